@@ -9,7 +9,7 @@ use wit_component::{ComponentEncoder, DecodedWasm};
 /// The package that every import must come from.
 const PACKAGE: &str = "belvedere:script/";
 /// Types that the world itself uses. The component lists them among its imports.
-const TYPES: [&str; 3] = ["failure", "raised", "reply"];
+const TYPES: [&str; 4] = ["failure", "raised", "reply", "checked"];
 
 pub(crate) fn encode(module: &[u8]) -> Result<Vec<u8>> {
     let component = ComponentEncoder::default()

@@ -18,7 +18,7 @@ const LUA: [&str; 26] = [
 ];
 
 /// Our C files. Each may use definitions of the files before it. `glue.c` is generated.
-const OURS: [&str; 13] = [
+const OURS: [&str; 14] = [
     "memory.c",
     "meter.c",
     "coroutine.c",
@@ -32,6 +32,7 @@ const OURS: [&str; 13] = [
     "values.c",
     "glue.c",
     "prelude.c",
+    "names.c",
 ];
 
 const HEAD: &str = "#define LUA_CORE\n#define LUA_LIB\n#define ltable_c\n#define lvm_c\n#include \"luaconf.h\"\n\

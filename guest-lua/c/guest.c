@@ -139,6 +139,7 @@ bool exports_guest_compile(guest_string_t *name, guest_list_u8_t *source, guest_
 typedef struct {
   guest_list_u8_t bytecode;
   const guest_list_u8_t *globals; /* NULL for a check */
+  belvedere_script_types_checked_t *checked; /* NULL for a run */
   const guest_list_u8_t *context;
   uint64_t seed;
   int is_library;
@@ -263,7 +264,9 @@ static int run_protected(lua_State *L) {
   if (current.context) run_hooks(L);
   if (luaL_loadbufferx(L, (char *)current.bytecode.ptr, current.bytecode.len, "=script", "b") != LUA_OK) lua_error(L);
   meter_script = getstr(clLvalue(s2v(L->top.p - 1))->p->source);
+  if (current.checked) lua_pushvalue(L, -1);
   lua_call(L, 0, 0);
+  if (current.checked) check_names(L, current.checked);
   if (current.is_library) return 0;
   if (lua_getglobal(L, "handle") != LUA_TFUNCTION) {
     current.missing_handle = 1;
@@ -325,8 +328,10 @@ static bool run(Run inputs, uint32_t instructions, bool sliced, guest_failure_t 
   return false;
 }
 
-bool exports_guest_check(guest_list_u8_t *bytecode, uint32_t instructions, bool is_library, guest_failure_t *err) {
-  return run((Run){.bytecode = *bytecode, .is_library = is_library}, instructions, false, err);
+bool exports_guest_check(guest_list_u8_t *bytecode, uint32_t instructions, bool is_library,
+                         belvedere_script_types_checked_t *ret, guest_failure_t *err) {
+  *ret = (belvedere_script_types_checked_t){0};
+  return run((Run){.bytecode = *bytecode, .checked = ret, .is_library = is_library}, instructions, false, err);
 }
 
 bool exports_guest_run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, guest_list_u8_t *context, uint64_t seed,

@@ -56,10 +56,17 @@ async fn errors_are_reported_with_file_and_line() {
     write(dir.path(), "fine.lua", GOOD);
     let output = world.server.run(&["script", "check", &dir.path().join("fine.lua").display().to_string()]);
     assert!(output.status.success() && out(&output).contains("1 script loaded"), "{}", err(&output));
+    let misspelt = "function handle()\n  return tostirng(1)\nend";
+    write(dir.path(), "xrpc.query/com.example.d.lua", misspelt);
+    let path = dir.path().join("xrpc.query/com.example.d.lua").display().to_string();
+    let output = world.server.run(&["script", "check", &path]);
+    let warning =
+        format!("{path}:2: warning: nothing defines tostirng, so it is nil: did you mean tostring?");
+    assert_eq!((output.status.success(), err(&output).trim_end()), (true, warning.as_str()));
     // A folder: all scripts in it, and the names of the files that are not understood.
     let folder = dir.path().display().to_string();
     let output = world.server.run(&["script", "check", &folder]);
-    assert_eq!((output.status.code(), err(&output).lines().count()), (Some(1), 5), "{}", err(&output));
+    assert_eq!((output.status.code(), err(&output).lines().count()), (Some(1), 6), "{}", err(&output));
     assert!(
         err(&output).contains(&format!("{folder}/fine.lua: it is not in a folder named like")),
         "{}",

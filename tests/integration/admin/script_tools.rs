@@ -80,7 +80,8 @@ async fn a_check_warns_of_what_does_not_exist(world: World) {
     let server = &world.server;
     server.upload(query_lexicon(LIST), None).await;
     server.upload(procedure_lexicon("com.example.put"), None).await;
-    let source = "function handle()\n  xrpc.query('com.example.put')\n  xrpc.query(\"com.example.other\")\n  return env.KEY .. env.SET\nend";
+    let source = "function handle()\n  xrpc.query('com.example.put')\n  xrpc.query(\"com.example.other\")\n  return env.KEY .. env.SET\nend\nfunction unused() return tostirng(db.qurey{}) end\n\
+        local function reads()\n  db.query{ collection = 'com.example.notes' }\n  db.raw([[SELECT uir\n FROM records WHERE did = ?]], { '' })\nend";
     let variable = json!({ "key": "SET", "value": "secret value" });
     assert!(server.admin(Method::POST, "/admin/script-variables", Some(&variable)).await.status.is_success());
     let answer = check(server, &format!("record.index:{NOTES}"), source).await;
@@ -97,10 +98,14 @@ async fn a_check_warns_of_what_does_not_exist(world: World) {
     assert_eq!(
         found,
         [
+            json!(["warning", "unknown_name", 6, 26, 34]),
+            json!(["warning", "unknown_name", 6, 35, 43]),
             json!(["warning", "no_lexicon", null, null, null]),
             json!(["warning", "kind_mismatch", 2, 15, 30]),
             json!(["warning", "unknown_method", 3, 15, 32]),
             json!(["warning", "unset_variable", 4, 14, 17]),
+            json!(["warning", "unknown_collection", 8, 27, 44]),
+            json!(["warning", "sql", 9, 12, 22]),
         ]
     );
     let answer = check(server, "xrpc.query:com.example.put", "function handle() end").await;

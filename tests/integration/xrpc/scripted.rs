@@ -4,7 +4,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
-use crate::support::instance::{Answer, query_lexicon};
+use crate::support::instance::{Answer, procedure_lexicon, query_lexicon};
+use belvedere_protocol::crypto::Algorithm;
 
 /// Binds a script to a query over the notes and calls it.
 async fn call(world: &World, source: &str, query: &str) -> Answer {
@@ -20,6 +21,7 @@ crate::in_both_worlds!(
     an_empty_table_is_an_array_where_the_output_says_so,
     more_concurrent_calls_than_instances_all_succeed,
     failures_return_an_error_and_log_the_details,
+    who_manages_scripts_sees_why_one_failed,
     a_log_line_of_a_script_is_an_event,
     return_values_are_encoded_as_json,
     hostile_scripts_do_not_affect_others
@@ -155,6 +157,40 @@ async fn failures_return_an_error_and_log_the_details(world: World) {
     assert!(first["detail"]["script_source"].as_str().unwrap().contains("secret detail"));
     assert_eq!(first["detail"]["method"], "com.example.scripted");
     assert_eq!(first["detail"]["caller_did"], Value::Null);
+}
+
+async fn who_manages_scripts_sees_why_one_failed(world: World) {
+    let (server, failing, calling) = (&world.server, "com.example.failing", "com.example.calling");
+    let variable = json!({ "key": "TOKEN", "value": "secret value" });
+    assert!(server.admin(Method::POST, "/admin/script-variables", Some(&variable)).await.status.is_success());
+    for nsid in [failing, calling] {
+        server.upload(procedure_lexicon(nsid), Some(NOTES)).await;
+    }
+    let source =
+        "local function inner()\n  error('no answer to ' .. env.TOKEN)\nend\nfunction handle() inner() end";
+    server.bind_to(&format!("xrpc.procedure:{failing}"), source).await;
+    let source = format!(
+        "function handle() return {{ seen = json.decode(xrpc.procedure('{failing}', {{}}).body) }} end"
+    );
+    server.bind_to(&format!("xrpc.procedure:{calling}"), &source).await;
+    let alice = world.plc.person(ALICE, Algorithm::Es256k);
+    let call = async |nsid| server.procedure(nsid, &alice.token(&server.did(), json!({})), &json!({})).await;
+    let user = server.admin(Method::POST, "/admin/users", Some(&json!({ "did": ALICE }))).await;
+    let short = json!({ "error": "script execution failed" });
+    let answer = call(failing).await;
+    assert_eq!((answer.status.as_u16(), &answer.body), (500, &short), "a user without the permission");
+
+    let path = format!("/admin/users/{}/permissions", user.body["id"].as_str().unwrap());
+    let granted = server.admin(Method::PATCH, &path, Some(&json!({ "grant": ["scripts:manage"] }))).await;
+    assert_eq!(granted.status, 200, "{}", granted.text);
+    let answer = call(failing).await;
+    assert_eq!((answer.status.as_u16(), answer.error()), (500, "script execution failed"));
+    let message = answer.body["message"].as_str().unwrap();
+    assert!(message.starts_with("xrpc.procedure:com.example.failing:2: no answer to "), "{message}");
+    assert!(message.contains("in upvalue 'inner'") && message.contains("traceback"), "{message}");
+    assert!(!message.contains("secret value"), "{message}");
+    // A script could pass it on to anyone.
+    assert_eq!(call(calling).await.body, json!({ "seen": short }));
 }
 
 async fn a_log_line_of_a_script_is_an_event(world: World) {

@@ -87,6 +87,29 @@ impl TriggerEvent<'_> {
     }
 }
 
+/// The globals that runs have besides those of the prelude, each in some kinds of runs.
+pub(super) const GLOBALS: [&str; 19] = [
+    "action",
+    "caller_did",
+    "collection",
+    "cts",
+    "delegate_did",
+    "did",
+    "env",
+    "exp",
+    "input",
+    "job",
+    "method",
+    "neg",
+    "params",
+    "record",
+    "rkey",
+    "space",
+    "src",
+    "uri",
+    "val",
+];
+
 impl Invocation<'_> {
     /// The JSON object whose fields become the run's globals. `space`: the value of the global of that name.
     pub(super) fn globals(&self, env: &Variables, space: Option<&Value>) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! Finds what a source names in literal form: methods in `xrpc.query("…")` and `xrpc.procedure("…")`, script
-//! variables in `env.NAME` and `env["NAME"]`, libraries in `require("…")`, and the settings `params_raw = true`, `cron = "…"` and `timezone = "…"` at the top level. Comments
-//! and strings are skipped.
+//! variables in `env.NAME` and `env["NAME"]`, libraries in `require("…")`, collections in `Record("…"` and
+//! `collection = "…"`, statements in `db.raw("…"`, and the settings `params_raw = true`, `cron = "…"` and
+//! `timezone = "…"` at the top level. Comments and strings are skipped.
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ const RAW_PARAMS: &str = "params_raw";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention<'a> {
     pub kind: MentionKind,
-    /// The NSID, or the name of the variable or library.
+    /// The NSID, the name of the variable or library, or the SQL.
     pub name: &'a str,
     /// The bytes of the source at which the name is.
     pub at: Range<usize>,
@@ -22,6 +23,9 @@ pub enum MentionKind {
     Procedure,
     Variable,
     Library,
+    Collection,
+    /// The whole SQL.
+    Statement,
     /// The cron expression of a schedule, and its time zone.
     Cron,
     Timezone,
@@ -130,6 +134,17 @@ fn named(text: &str) -> Option<(MentionKind, &str)> {
             return Some((kind, literal(rest.strip_prefix('=')?.trim_start())?));
         }
     }
+    if let Some(rest) = word(text, "collection") {
+        return Some((MentionKind::Collection, literal(rest.strip_prefix('=')?.trim_start())?));
+    }
+    if let Some(rest) = word(text, "Record") {
+        let rest = rest.strip_prefix('(').map_or(rest, str::trim_start);
+        return Some((MentionKind::Collection, literal(rest)?));
+    }
+    if let Some(rest) = word(text, "db") {
+        let rest = word(rest.strip_prefix('.')?.trim_start(), "raw")?;
+        return Some((MentionKind::Statement, whole_literal(rest.strip_prefix('(')?.trim_start())?));
+    }
     if let Some(rest) = word(text, "require") {
         let rest = rest.strip_prefix('(').map_or(rest, str::trim_start);
         return Some((MentionKind::Library, literal(rest)?));
@@ -147,6 +162,23 @@ fn named(text: &str) -> Option<(MentionKind, &str)> {
 /// The content of a quoted literal that begins here, if it has no escapes.
 fn literal(text: &str) -> Option<&str> {
     if text.starts_with(['"', '\'']) { string_literal(text).0 } else { None }
+}
+
+/// The content of a string literal that begins here, quoted without escapes or in long brackets, if it is a whole argument.
+fn whole_literal(text: &str) -> Option<&str> {
+    let (content, rest) = match skip_long_string(text) {
+        Some(rest) => {
+            let brackets = 2 + text[1..].find('[')?;
+            let content = &text[..text.len() - rest.len()];
+            (content.get(brackets..content.len().checked_sub(brackets)?)?, rest)
+        }
+        None if text.starts_with(['"', '\'']) => {
+            let (content, rest) = string_literal(text);
+            (content?, rest)
+        }
+        None => return None,
+    };
+    rest.trim_start().starts_with([',', ')']).then_some(content)
 }
 
 /// The text after a comment that begins here.
@@ -251,6 +283,35 @@ mod tests {
             .collect();
         assert_eq!(found, [("a".to_owned(), 1), ("b".to_owned(), 2), ("c".to_owned(), 2)]);
         assert!(required_libraries("require(name) require [[a]]").is_empty());
+    }
+
+    #[test]
+    fn finds_collections_and_statements() {
+        let source = "db.query{ collection = 'com.example.a' } Record('com.example.b', {}) Record \"com.example.c\" \
+            db.raw('SELECT 1') db.raw( \"SELECT 2\" , {}) db.raw([==[SELECT\n3]==], { 1 }) db . raw ([[\nSELECT 4]]) \
+            db.raw('a' .. x) db.raw([[b]] .. x) db.raw(x) db.raw 'c' my.db.raw('d') collection == 'e' \
+            t.collection = 'f' db.raw('g\\n') db.raw([[]]) db.raw([==";
+        let found: Vec<_> = mentions(source)
+            .into_iter()
+            .map(|mention| {
+                assert_eq!(&source[mention.at], mention.name);
+                (mention.kind, mention.name)
+            })
+            .collect();
+        let (collection, statement) = (MentionKind::Collection, MentionKind::Statement);
+        assert_eq!(
+            found,
+            [
+                (collection, "com.example.a"),
+                (collection, "com.example.b"),
+                (collection, "com.example.c"),
+                (statement, "SELECT 1"),
+                (statement, "SELECT 2"),
+                (statement, "SELECT\n3"),
+                (statement, "\nSELECT 4"),
+                (statement, ""),
+            ]
+        );
     }
 
     #[test]

@@ -24,9 +24,10 @@ mod scheduling;
 pub mod services;
 #[cfg(test)]
 mod tests;
+mod unknown_names;
 
 pub use dry_run::{DryLogLine, DryRun, DryRunOptions, DryRunReport, DryWrite};
-pub use engine::{Engine, EngineConfig, EngineError, prepare};
+pub use engine::{CheckedScript, Engine, EngineConfig, EngineError, prepare};
 pub use failure::{FailureAnswer, FailureKind, ScriptFailure};
 pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent};
 pub use registry::{CompiledScript, OutputSample, ScriptRegistry, ScriptSet, TallySnapshot};
@@ -37,3 +38,4 @@ pub use services::{
     CallOutcome, HandleBudget, Index, IndexError, LogLine, LogSink, OutboundHttp, Profile, Profiles,
     ServerIndex, ServerLabels, ServerLog, ServerPlugins, Services, Variables, Xrpc, XrpcError,
 };
+pub use unknown_names::UnknownName;

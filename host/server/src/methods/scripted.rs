@@ -7,6 +7,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use super::{TypedCall, delegate};
+use crate::access::Permission;
 use crate::app::App;
 use belvedere_instance::events::Event;
 use belvedere_instance::events::redact::{self, Names};
@@ -65,7 +66,8 @@ pub(super) async fn answer(
             Some(FailureAnswer::Upstream(answer) | FailureAnswer::Own(answer)) => return Ok(answer.clone()),
             None => {
                 let run = FailedRun { script, method: &call.nsid, call, invocation, duration };
-                return Err(failed(app, &run, &failure));
+                let public = failed(app, &run, &failure);
+                return Err(Box::pin(with_details(app, &run, &failure, public)).await);
             }
         },
     };
@@ -134,6 +136,27 @@ fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
         duration,
     });
     public
+}
+
+/// The error with the failure's message and stack, if the caller manages scripts. A script that made the call gets none: it can
+/// answer someone else.
+async fn with_details(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure, public: Error) -> Error {
+    let caller = run.call.caller.did.as_ref().filter(|_| run.invocation.lineage.is_none());
+    let Some(caller) = caller.filter(|_| public.status == StatusCode::INTERNAL_SERVER_ERROR) else {
+        return public;
+    };
+    // The answer is the same error without the database.
+    let user = app.access.users.in_person(&app.access, caller).await.ok().flatten();
+    if !user.is_some_and(|user| user.may(Permission::ScriptsManage)) {
+        return public;
+    }
+    let mut text = failure.message.clone();
+    if let Some(traceback) = &failure.traceback {
+        text.push('\n');
+        text.push_str(traceback);
+    }
+    let variables = &app.scripting.runtime.services.variables;
+    public.with_message(variables.redact(&text).into_owned())
 }
 
 /// Records that an output does not match the lexicon, within the tenant's share of the event log.

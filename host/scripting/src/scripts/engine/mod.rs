@@ -20,6 +20,7 @@ use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
 use crate::scripts::mentions::{called_methods, required_libraries, takes_raw_params};
 use crate::scripts::registry::tally::Tally;
 use crate::scripts::scheduling::{InstancePermits, Lineage, TokenBuckets};
+use crate::scripts::unknown_names::UnknownName;
 use crate::scripts::{
     CompiledScript, FailureKind, Invocation, Outcome, OutputSample, Schedule, ScriptFailure, ScriptSet,
     Services, limits, named_space,
@@ -34,6 +35,14 @@ use belvedere_web::fair_share::Tenant;
 
 /// The shortest time that a throttled run waits before it tries again.
 const MIN_PAUSE: Duration = Duration::from_millis(5);
+
+/// A script that loads.
+#[derive(Debug)]
+pub struct CheckedScript {
+    pub script: Arc<CompiledScript>,
+    /// The names that it uses and nothing defines, as far as that can be seen without running it.
+    pub unknown_names: Vec<UnknownName>,
+}
 
 /// Compiles, checks and runs scripts. Cheap to clone.
 #[derive(Clone)]
@@ -96,7 +105,7 @@ impl Engine {
         trigger: Trigger,
         source: &str,
         others: &Arc<ScriptSet>,
-    ) -> Result<CompiledScript, ScriptFailure> {
+    ) -> Result<CheckedScript, ScriptFailure> {
         let script = self.compile(trigger, source).await;
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
         others.check_required(&script)?;
@@ -105,11 +114,12 @@ impl Engine {
             schedule.map_err(|invalid| ScriptFailure::new(FailureKind::Syntax, invalid.to_string()))?;
         }
         let is_library = script.trigger.kind() == TriggerKind::Library;
-        self.without_services(&script.trigger, others, async |instance, store| {
-            instance.check(store, bytecode, is_library).await
-        })
-        .await?;
-        Ok(script)
+        let unknown_names = self
+            .without_services(&script.trigger, others, async |instance, store| {
+                instance.check(store, bytecode, is_library).await
+            })
+            .await?;
+        Ok(CheckedScript { script: Arc::new(script), unknown_names })
     }
 
     /// Compiles a stored script without running it. One that does not compile fails when it is run.

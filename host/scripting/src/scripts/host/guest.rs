@@ -15,6 +15,7 @@ use crate::scripts::failure::{FailureAnswer, FailureKind, FaultCode, ScriptFailu
 use crate::scripts::invocation::ReturnKind;
 use crate::scripts::limits;
 use crate::scripts::raised::{self, Field};
+use crate::scripts::unknown_names::UnknownName;
 
 /// The guest, linked and ready to be instantiated.
 #[derive(Clone)]
@@ -90,9 +91,9 @@ impl Instance {
         store: &mut Store<RunState>,
         bytecode: &[u8],
         is_library: bool,
-    ) -> Result<Result<(), ScriptFailure>> {
+    ) -> Result<Result<Vec<UnknownName>, ScriptFailure>> {
         let checked = self.0.call_check(store, bytecode, limits::INSTRUCTIONS, is_library).await?;
-        Ok(checked.map_err(failure))
+        Ok(checked.map(|checked| UnknownName::all(checked.unknown, &checked.known)).map_err(failure))
     }
 
     pub(in crate::scripts) async fn run(

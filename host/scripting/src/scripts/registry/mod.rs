@@ -54,7 +54,7 @@ impl ScriptRegistry {
     /// Adds or replaces one script.
     #[cfg(any(test, feature = "testing"))]
     pub fn insert(&self, script: CompiledScript) {
-        self.0.store(self.0.load().with(script));
+        self.0.store(self.0.load().with(Arc::new(script)));
     }
 
     #[cfg(any(test, feature = "testing"))]
@@ -106,7 +106,7 @@ impl ScriptRegistry {
                 None => current.without(id),
                 Some((trigger, _)) if trigger.kind() == TriggerKind::View => current.clone(),
                 Some((_, body)) if known.is_some_and(|known| *known.source == *body) => current.clone(),
-                Some((trigger, body)) => current.with(engine.compile(trigger, &body).await),
+                Some((trigger, body)) => current.with(Arc::new(engine.compile(trigger, &body).await)),
             })
         };
         self.0.reload(read).await

@@ -47,9 +47,9 @@ impl ScriptSet {
 
     /// These scripts and another one, in place of that of its trigger.
     #[must_use]
-    pub fn with(&self, script: CompiledScript) -> Self {
+    pub fn with(&self, script: Arc<CompiledScript>) -> Self {
         let mut scripts = self.by_trigger.clone();
-        scripts.insert(script.trigger.id().into(), Arc::new(script));
+        scripts.insert(script.trigger.id().into(), script);
         Self::new(scripts)
     }
 

@@ -224,7 +224,7 @@ async fn saving_runs_the_top_level_in_a_bare_sandbox() {
     let check = async |source: &str| {
         stage.engine.check(Trigger::parse(TRIGGER).unwrap(), source, &std::sync::Arc::default()).await
     };
-    let script = check(
+    let checked = check(
         "log('hidden') print('hidden') local key = env.ANY assert(key == '' or key == nil)
          local query = db.query local at = now() local id = TID()
          function handle() return query{ collection = 'a.b.c' } end",
@@ -233,7 +233,7 @@ async fn saving_runs_the_top_level_in_a_bare_sandbox() {
     .unwrap();
     assert!(stage.lines.0.lock().unwrap().is_empty());
     // The checked script can be run without compiling it again.
-    let outcome = stage.engine.run(&script, Invocation::default(), &stage.services).await.unwrap();
+    let outcome = stage.engine.run(&checked.script, Invocation::default(), &stage.services).await.unwrap();
     assert_eq!(&*outcome.body, br#"{"records":[]}"#);
 
     for (source, kind, message) in [

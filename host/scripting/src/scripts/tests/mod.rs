@@ -13,6 +13,7 @@ mod libraries;
 mod limits;
 mod lines;
 mod memory;
+mod names;
 mod plugin_components;
 mod plugins;
 mod pool;

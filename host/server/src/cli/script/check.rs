@@ -77,9 +77,17 @@ pub(super) async fn check_all(
             }
             continue;
         }
-        if let Err(failure) = engine.check(script.trigger.clone(), &script.source, &all).await {
-            broken += 1;
-            print_stderr(&with_location(&script.path, &script.trigger, &failure));
+        match engine.check(script.trigger.clone(), &script.source, &all).await {
+            Ok(checked) => {
+                for unknown in &checked.unknown_names {
+                    let path = script.path.display();
+                    print_stderr(&format_args!("{path}:{}: warning: {unknown}", unknown.line));
+                }
+            }
+            Err(failure) => {
+                broken += 1;
+                print_stderr(&with_location(&script.path, &script.trigger, &failure));
+            }
         }
     }
     Ok(broken)

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::costs::{CHEAP_TIME_LIMIT, Costs};
-use super::guard::Parsed;
+use super::guard::{MAX_PARAMS, Parsed};
 use super::{Answer, ScriptSqlError, execute};
 use crate::store::Db;
 use belvedere_web::fair_share::Tenant;
@@ -69,6 +69,42 @@ pub async fn explain(
     let parsed = Parsed::select(sql, db.backend(), place)?.explained();
     let _permit = db.scan_permit(tenant).await?;
     Ok(Box::pin(execute(db, sql, parsed, params, None)).await?.0)
+}
+
+/// The mistake in a statement that shows without its parameters: what [`run`] refuses to read, and for a SELECT a table, a
+/// column or a function that does not exist. Takes the permit of a scan as [`explain`] does.
+///
+/// # Errors
+/// When the statement can't be planned for a reason that is not its own.
+pub async fn mistake(db: &Db, tenant: &Tenant, sql: &str) -> Result<Option<String>, ScriptSqlError> {
+    let _permit = db.scan_permit(tenant).await?;
+    // Some parameters must be texts, such as paths, and a text is no number.
+    for value in [Value::Null, Value::String("a".to_owned())] {
+        let parsed = match Parsed::new(sql, db.backend()) {
+            Ok(parsed) if parsed.is_select() && parsed.parameters() <= MAX_PARAMS => parsed.explained(),
+            Ok(_) => return Ok(None),
+            Err(refused) => return Ok(Some(refused.to_string())),
+        };
+        let is_last = value.is_string() || parsed.parameters() == 0;
+        let params = vec![value; parsed.parameters()];
+        match Box::pin(execute(db, sql, parsed, &params, None)).await {
+            Err(ScriptSqlError::Refused(_)) if !is_last => {}
+            Err(ScriptSqlError::Refused(refused)) => return Ok(Some(refused.to_string())),
+            // Other messages can be about the values of the parameters, which are not those of a run.
+            Err(ScriptSqlError::Database(message)) => {
+                return Ok(Some(message).filter(|text| names_missing(text)));
+            }
+            Err(error) => return Err(error),
+            Ok(_) => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a database's message says that a table, a column or a function does not exist. PostgreSQL writes the same of an operator
+/// between types, which may be those of the parameters.
+fn names_missing(message: &str) -> bool {
+    message.contains("no such ") || (message.contains("does not exist") && !message.starts_with("operator "))
 }
 
 fn costs(db: &Db) -> &Costs {

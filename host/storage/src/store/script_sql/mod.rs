@@ -30,7 +30,7 @@ use tokio::time::timeout;
 
 use super::read_pool::{Poolable, PooledConnection, READ_TIME_LIMIT, ReadPool};
 use super::{Db, StoreError};
-pub use admission::{explain, run, select};
+pub use admission::{explain, mistake, run, select};
 pub(super) use costs::Costs;
 use guard::GuardError;
 pub use page::{RowPage, read as read_page};

@@ -83,7 +83,10 @@ pub(super) fn unusual(app: &App, trigger: &Trigger) -> Option<(&'static str, Str
 /// Loads the script once in a bare sandbox, as every run of it will. Returns the methods that it names.
 pub(super) async fn check_source(app: &App, trigger: Trigger, source: &str) -> Result<Vec<String>, Error> {
     let checked = libraries::check(app, trigger, source).await?;
-    checked.map_err(|failure| Error::bad_request(format!("the script does not load: {failure}")))
+    match checked {
+        Ok(checked) => Ok(checked.script.methods().to_vec()),
+        Err(failure) => Err(Error::bad_request(format!("the script does not load: {failure}"))),
+    }
 }
 
 /// The type of the body that a trigger has.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use belvedere_protocol::trigger::Trigger;
-use belvedere_scripting::scripts::ScriptFailure;
+use belvedere_scripting::scripts::{ScriptFailure, UnknownName};
 
 #[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Diagnostic {
@@ -14,8 +14,8 @@ pub struct Diagnostic {
     #[schemars(extend("enum" = ["error", "warning"]))]
     severity: &'static str,
     #[schemars(extend("enum" = [
-        "syntax", "missing_handle", "runtime", "limit", "memory", "unknown_method", "unset_variable", "no_lexicon",
-        "kind_mismatch", "view"
+        "syntax", "missing_handle", "runtime", "limit", "memory", "unknown_method", "unknown_collection",
+        "unknown_name", "unset_variable", "no_lexicon", "sql", "kind_mismatch", "view"
     ]))]
     kind: &'static str,
     /// From 1. Null when it concerns no line; then the fields below are null too.
@@ -38,8 +38,10 @@ impl Diagnostic {
         Self { severity: "error", kind: "view", message, ..Self::default() }
     }
 
-    /// At these bytes of the source, which are on one line.
+    /// At these bytes of the source, or those of them that are on the first line.
     pub(super) fn at(self, source: &str, bytes: Range<usize>) -> Self {
+        let length = source[bytes.clone()].find('\n').unwrap_or(bytes.len());
+        let bytes = bytes.start..bytes.start + length;
         let start = source[..bytes.start].rfind('\n').map_or(0, |newline| newline + 1);
         let column = |at: usize| source[start..at].encode_utf16().count() + 1;
         let line = source[..start].matches('\n').count() + 1;
@@ -63,6 +65,15 @@ pub(super) fn of_failure(trigger: &Trigger, source: &str, failure: &ScriptFailur
         ..Diagnostic::default()
     };
     match line.and_then(|line| range(source, line, message)) {
+        Some(bytes) => found.at(source, bytes),
+        None => found,
+    }
+}
+
+/// The warning about a name that nothing defines.
+pub(super) fn of_unknown_name(source: &str, unknown: &UnknownName) -> Diagnostic {
+    let found = Diagnostic::warning("unknown_name", unknown.to_string());
+    match range(source, unknown.line as usize, &format!(" near '{}'", unknown.name)) {
         Some(bytes) => found.at(source, bytes),
         None => found,
     }

@@ -6,14 +6,14 @@ use http::StatusCode;
 
 use crate::app::App;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
-use belvedere_scripting::scripts::{CompiledScript, Engine, FailureKind, ScriptFailure, ScriptSet};
+use belvedere_scripting::scripts::{CheckedScript, Engine, FailureKind, ScriptFailure, ScriptSet};
 use belvedere_web::http::Error;
 
 /// Scripts that are named in one error.
 const MAX_NAMED: usize = 5;
 
-/// The methods that a script names, or why it can't be saved.
-pub(super) type Checked = Result<Vec<String>, ScriptFailure>;
+/// The script, or why it can't be saved.
+pub(super) type Checked = Result<CheckedScript, ScriptFailure>;
 
 /// Loads a script once in a bare sandbox, with the stored libraries. It must load, and define `handle` unless it is a library. The
 /// scripts that require a library must load with it.
@@ -23,16 +23,18 @@ pub(super) type Checked = Result<Vec<String>, ScriptFailure>;
 pub(super) async fn check(app: &App, trigger: Trigger, source: &str) -> Result<Checked, Error> {
     let engine = &app.scripting.runtime.engine;
     let stored = Arc::new(app.scripting.runtime.scripts.stored(engine, &app.db).await?);
-    let script = match load(engine, trigger, source, &stored).await? {
-        Ok(script) => script,
+    let checked = match load(engine, trigger, source, &stored).await? {
+        Ok(checked) => checked,
         Err(failure) => return Ok(Err(failure)),
     };
-    let methods = script.methods().to_vec();
-    if script.trigger().kind() != TriggerKind::Library {
-        return Ok(Ok(methods));
+    if checked.script.trigger().kind() != TriggerKind::Library {
+        return Ok(Ok(checked));
     }
-    let users = stored.users_of(script.trigger().subject());
-    let changed = Arc::new(stored.with(script));
+    let users = stored.users_of(checked.script.trigger().subject());
+    if users.is_empty() {
+        return Ok(Ok(checked));
+    }
+    let changed = Arc::new(stored.with(Arc::clone(&checked.script)));
     for user in users {
         let load = async |others| load(engine, user.trigger().clone(), user.source(), others).await;
         // A script that did not load before is not held against the library.
@@ -43,7 +45,7 @@ pub(super) async fn check(app: &App, trigger: Trigger, source: &str) -> Result<C
             return Ok(Err(ScriptFailure::new(failure.kind, message)));
         }
     }
-    Ok(Ok(methods))
+    Ok(Ok(checked))
 }
 
 /// Refuses to delete a library that others require.
@@ -75,7 +77,7 @@ async fn load(
     trigger: Trigger,
     source: &str,
     others: &Arc<ScriptSet>,
-) -> Result<Result<CompiledScript, ScriptFailure>, Error> {
+) -> Result<Checked, Error> {
     of_script(Box::pin(engine.check(trigger, source, others)).await)
 }
 

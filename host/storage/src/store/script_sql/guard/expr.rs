@@ -286,11 +286,6 @@ impl Rewriter<'_> {
         self.params.get(param_number(expr)?.checked_sub(1)?)
     }
 
-    /// Records the use of a parameter whose value is part of the SQL.
-    pub(super) fn use_parameter(&mut self, expr: &Expr) {
-        self.highest_param = self.highest_param.max(param_number(expr).unwrap_or_default());
-    }
-
     /// The length in bytes of a literal or text parameter, 0 for other parameters; `None` for other expressions.
     fn known_bytes(&self, expr: &Expr) -> Option<usize> {
         match expr {
@@ -350,7 +345,6 @@ impl Rewriter<'_> {
         let Some(number) = number.filter(|n| *n > 0) else {
             return unsupported("a named parameter (use $1)");
         };
-        self.highest_param = self.highest_param.max(number);
         match self.params.get(number - 1) {
             None => return Err(GuardError::Parameters { has: number, given: self.params.len() }),
             Some(Json::Null) => return Ok("NULL".to_owned()),

@@ -58,7 +58,6 @@ impl Rewriter<'_> {
             _ => None,
         };
         let Some(text) = found.filter(|text| !text.contains('\0')) else { return unsupported(ONLY) };
-        self.use_parameter(expr);
         Ok(text)
     }
 }

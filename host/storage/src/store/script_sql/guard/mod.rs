@@ -104,6 +104,8 @@ pub struct Parsed {
     lean: bool,
     /// Whether its parameters have numbers, as `$1`.
     is_numbered: bool,
+    /// The highest number of a parameter, which is how many it needs.
+    parameters: usize,
     /// Names in the statement that may be own tables, in lower case.
     own: Vec<String>,
     is_explained: bool,
@@ -124,7 +126,7 @@ impl Parsed {
         let read = read.map_err(|error| syntax(&error.to_string()))?;
         // Positions in errors are those in the script's text.
         let (mut tokens, spans): (Vec<_>, Vec<_>) = read.into_iter().map(|one| (one.token, one.span)).unzip();
-        let is_numbered = number_parameters(&mut tokens)?;
+        let (is_numbered, parameters) = number_parameters(&mut tokens)?;
         let meant = |token: &&Token| !matches!(token, Token::Whitespace(_) | Token::SemiColon);
         match tokens.iter().filter(meant).count() {
             0 => return Err(GuardError::Empty),
@@ -143,9 +145,15 @@ impl Parsed {
         })?;
         match (statements.pop(), statements.is_empty()) {
             (None, _) => Err(GuardError::Empty),
-            (Some(ast), true) => {
-                Ok(Self { ast: Box::new(ast), backend, lean, is_numbered, own, is_explained: false })
-            }
+            (Some(ast), true) => Ok(Self {
+                ast: Box::new(ast),
+                backend,
+                lean,
+                is_numbered,
+                parameters,
+                own,
+                is_explained: false,
+            }),
             (Some(_), false) => Err(GuardError::Several),
         }
     }
@@ -184,6 +192,11 @@ impl Parsed {
         self.is_numbered
     }
 
+    /// The number of parameters that the statement needs.
+    pub fn parameters(&self) -> usize {
+        self.parameters
+    }
+
     /// Whether the statement only reads.
     pub fn is_select(&self) -> bool {
         matches!(*self.ast, Ast::Query(_))
@@ -203,7 +216,7 @@ impl Parsed {
         if params.len() > MAX_PARAMS || params.iter().any(is_long) {
             return Err(GuardError::TooLarge);
         }
-        let Self { mut ast, backend, lean, is_numbered: _, own: _, is_explained } = self;
+        let Self { mut ast, backend, lean, is_numbered: _, parameters, own: _, is_explained } = self;
         let mut rewriter = Rewriter { lean, ..Rewriter::new(backend, params, catalog) };
         let (sql, kind) = match &mut *ast {
             Ast::Query(query) => {
@@ -228,8 +241,8 @@ impl Parsed {
                 (sql, Kind::Define { creates })
             }
         };
-        if rewriter.highest_param != params.len() {
-            return Err(GuardError::Parameters { has: rewriter.highest_param, given: params.len() });
+        if parameters != params.len() {
+            return Err(GuardError::Parameters { has: parameters, given: params.len() });
         }
         let json = rewriter.result.iter().map(|column| column.is_json).collect();
         Ok(Statement { sql, kind, binds: rewriter.binds, json })
@@ -237,15 +250,15 @@ impl Parsed {
 }
 
 /// Replaces `?` with `$1`, `$2` and so on in the order of the text, and comments with spaces.
-/// Returns whether the parameters have had numbers.
-fn number_parameters(tokens: &mut Vec<Token>) -> Result<bool, GuardError> {
+/// Returns whether the parameters have had numbers, and the highest one.
+fn number_parameters(tokens: &mut Vec<Token>) -> Result<(bool, usize), GuardError> {
     // Comments are dropped: they have no meaning in a statement.
     for token in tokens.iter_mut() {
         if matches!(token, Token::Whitespace(_)) {
             *token = Token::Whitespace(Whitespace::Space);
         }
     }
-    let (mut next, mut named) = (0, false);
+    let (mut next, mut named, mut highest) = (0, false, 0);
     for token in tokens {
         if let Token::Placeholder(name) = token {
             if name == "?" {
@@ -253,13 +266,15 @@ fn number_parameters(tokens: &mut Vec<Token>) -> Result<bool, GuardError> {
                 *name = format!("${next}");
             } else {
                 named = true;
+                let number = name.strip_prefix('$').and_then(|number| number.parse().ok());
+                highest = highest.max(number.unwrap_or(0));
             }
         }
     }
     if named && next > 0 {
         return Err(GuardError::Unsupported("a mixture of ? and $1".to_owned()));
     }
-    Ok(named)
+    Ok((named, highest.max(next)))
 }
 
 /// Rewrites a statement.
@@ -268,8 +283,6 @@ struct Rewriter<'a> {
     params: &'a [Value],
     catalog: &'a Catalog,
     binds: Vec<usize>,
-    /// The highest parameter number in the statement.
-    highest_param: usize,
     depth: u32,
     /// Number of aliases and names of common table expressions assigned so far.
     aliases: u32,
@@ -290,13 +303,12 @@ struct Rewriter<'a> {
 impl<'a> Rewriter<'a> {
     fn new(backend: Backend, params: &'a [Value], catalog: &'a Catalog) -> Self {
         let (binds, common, scopes, result, spent) = Default::default();
-        let (highest_param, depth, aliases, lean, is_anchor) = Default::default();
+        let (depth, aliases, lean, is_anchor) = Default::default();
         Self {
             backend,
             params,
             catalog,
             binds,
-            highest_param,
             depth,
             aliases,
             spent,

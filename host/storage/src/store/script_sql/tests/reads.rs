@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{ReadableTable, ScriptSqlError, explain, run, select, tables};
+use super::super::{ReadableTable, ScriptSqlError, explain, mistake, run, select, tables};
 use super::{ON_POSTGRES, ON_SQLITE, SECRET, hostile, with_secret};
 use crate::store::Backend;
 use crate::store::testing;
@@ -96,6 +96,36 @@ async fn the_tables_are_those_that_a_statement_can_read() {
             let columns: Vec<String> = columns.iter().map(|column| format!("\"{column}\"")).collect();
             let sql = format!("SELECT {} FROM {name}", columns.join(", "));
             select(&db, &Tenant::Instance, &sql, &[], PLACE).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn mistakes_show_without_parameters() {
+    for db in [testing::sqlite().await, testing::postgres().await] {
+        run(&db, &Tenant::Instance, "CREATE TABLE script_likes (uri TEXT, n INTEGER)", &[]).await.unwrap();
+        let mistake = async |sql: &str| mistake(&db, &Tenant::Instance, sql).await.unwrap();
+        for (sql, message) in [
+            ("SELECT uir FROM records WHERE did = $1", "uir"),
+            ("SELECT l.uri FROM script_likes AS l WHERE l.m > ?", "m"),
+            ("SELECT uri FROM script_like", "script_like"),
+            ("SELECT nonsense(uri) FROM records", "nonsense"),
+            ("SELEC uri FROM records", "SELEC"),
+            ("SELECT secret FROM api_keys WHERE id = ?", "api_keys"),
+            ("SELECT uri FROM records WHERE matches(record, ?, 'a') AND nonsense(?)", "nonsense"),
+            ("SELECT 1; SELECT 2", "one statement"),
+        ] {
+            let found = mistake(sql).await.unwrap_or_else(|| panic!("{sql} has no mistake"));
+            assert!(found.contains(message), "{sql}: {found}");
+        }
+        for sql in [
+            "SELECT uri, record->>'text' AS text FROM records WHERE did = $2 AND n = $1 LIMIT $3",
+            "SELECT sum(n + ?) FROM script_likes WHERE uri IN (?, ?) ORDER BY count(*) LIMIT ? OFFSET ?",
+            "SELECT n / $1 FROM script_likes WHERE n = $1000000000",
+            "SELECT uri FROM records WHERE matches(record, ?, ?) LIMIT ?",
+            "INSERT INTO nothing (a) VALUES (?)",
+        ] {
+            assert_eq!(mistake(sql).await, None, "{sql}");
         }
     }
 }
