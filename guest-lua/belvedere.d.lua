@@ -481,6 +481,16 @@ xrpc = {}
 ---@return belvedere.XrpcAnswer
 function xrpc.query(nsid, params) end
 
+---@class belvedere.QueryCall
+---@field nsid string
+---@field params? table<string, belvedere.XrpcParam|belvedere.XrpcParam[]>
+
+---The responses of up to 20 `GET /xrpc/nsid`, in the order of the calls. They are made at the same time. A call without a response is
+---`{ error = { code, message } }`.
+---@param calls belvedere.QueryCall[]
+---@return (belvedere.XrpcAnswer|{ error: { code: string, message: string } })[]
+function xrpc.query_all(calls) end
+
 ---The response of `POST /xrpc/nsid`. Needs a caller; nil in record and label events.
 ---@param nsid string
 ---@param input any The body, as JSON; nil sends none.

@@ -1,7 +1,7 @@
--- xrpc.query, xrpc.procedure: methods of this server and of others.
+-- xrpc.query, xrpc.query_all, xrpc.procedure: methods of this server and of others.
 local host, internal = ...
-local query, procedure = host.xrpc.query, host.xrpc.procedure
-local raise, null, on_start = internal.raise, internal.null, internal.on_start
+local query, query_all, procedure = host.xrpc.query, host.xrpc.query_all, host.xrpc.procedure
+local raise, array, null, on_start = internal.raise, internal.array, internal.null, internal.on_start
 local next, type = next, type
 
 local function name(nsid, what)
@@ -30,6 +30,29 @@ xrpc = {}
 -- The response of GET /xrpc/nsid: { status, body }, the body as text.
 function xrpc.query(nsid, params)
   return query(name(nsid, "xrpc.query"), params_of(params, "xrpc.query"))
+end
+
+-- Makes several queries concurrently: takes an array of { nsid, params }, returns an array of responses in the same order. A call that
+-- failed gives { error = { code, message } }.
+function xrpc.query_all(calls)
+  if type(calls) ~= "table" then
+    raise("xrpc.query_all: table expected, got " .. type(calls))
+  end
+  local list = {}
+  for i = 1, #calls do
+    local one, what = calls[i], "xrpc.query_all: call " .. i
+    if type(one) ~= "table" then
+      raise(what .. ": table expected, got " .. type(one))
+    end
+    list[i] = { nsid = name(one.nsid, what), params = params_of(one.params, what) }
+  end
+  local outcomes = query_all(list)
+  local answers = array({})
+  for i = 1, #outcomes do
+    local fault = outcomes[i].fault
+    answers[i] = fault and { error = { code = fault.code, message = fault.message } } or outcomes[i].answer
+  end
+  return answers
 end
 
 -- The response of POST /xrpc/nsid with input as its body.

@@ -170,6 +170,12 @@ pub const PLUGIN_FUEL_PER_MICROSECOND: u64 = 8_000;
 /// Maximum depth of methods that call each other through scripts (`xrpc.*`). Each level has instances of its own.
 pub const XRPC_DEPTH: u32 = 8;
 
+/// Calls in one `xrpc.query_all`.
+pub const XRPC_BATCH: usize = 20;
+
+/// Calls of a batch that are made at the same time. Each may run a script, in an instance of its own.
+pub const XRPC_CONCURRENT: usize = 8;
+
 /// Calls through `xrpc.*` by a run and by all runs below it, however deep: each of them may start a script. Each also
 /// takes tokens from its caller's rate limit.
 pub const XRPC_CALLS: u32 = 50;

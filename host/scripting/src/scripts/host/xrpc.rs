@@ -1,17 +1,20 @@
 //! `xrpc`: calls methods of this server, in process and as the same caller, and of other servers.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
 
 use super::state::{RunInfo, RunState};
 use super::{Refusal, allowances, fault, json};
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
-use crate::scripts::bindings::belvedere::script::xrpc::{Answer, Host};
+use crate::scripts::bindings::belvedere::script::xrpc::{Answer, Host, Outcome, QueryCall};
 use crate::scripts::limits;
-use crate::scripts::services::{CallOutcome, XrpcError};
-use belvedere_instance::xrpc::{Call, CallHeaders, Verb};
+use crate::scripts::scheduling::Lineage;
+use crate::scripts::services::{Xrpc, XrpcError};
+use belvedere_instance::xrpc::{self as methods, Call, CallHeaders, Verb};
 use belvedere_protocol::atproto::Nsid;
 
 impl Host for RunState {
@@ -19,6 +22,35 @@ impl Host for RunState {
         let answer = call(self, Verb::Query, nsid, None, params).await?;
         self.memory.hold_result(answer.body.len()).await?;
         Ok(answer)
+    }
+
+    async fn query_all(&mut self, calls: Vec<QueryCall>) -> Result<Vec<Outcome>, Refusal> {
+        if calls.len() > limits::XRPC_BATCH {
+            return Err(fault::limit("too many calls at once", limits::XRPC_BATCH).into());
+        }
+        let prepared: Vec<_> = calls
+            .into_iter()
+            .map(|QueryCall { nsid, params }| PreparedCall::new(self, Verb::Query, nsid, None, params))
+            .collect();
+        let made = prepared.into_iter().map(async |call| match call {
+            Ok(call) => call.made().await,
+            Err(fault) => Err(fault),
+        });
+        let made: Vec<_> = stream::iter(made).buffered(limits::XRPC_CONCURRENT).collect().await;
+        // They waited at the same time.
+        let waited = made.iter().flatten().map(|made| made.waited).max().unwrap_or_default();
+        self.outbound.charge(0, waited);
+        let mut outcomes = Vec::with_capacity(made.len());
+        for made in made {
+            outcomes.push(match made.and_then(|made| taken(self, made)) {
+                Ok(answer) => {
+                    self.memory.hold_result(answer.body.len()).await?;
+                    Outcome { answer: Some(answer), fault: None }
+                }
+                Err(fault) => Outcome { answer: None, fault: Some(fault) },
+            });
+        }
+        Ok(outcomes)
     }
 
     async fn procedure(
@@ -40,41 +72,82 @@ async fn call(
     input: Option<Vec<u8>>,
     params: Option<Vec<u8>>,
 ) -> Result<Answer, Fault> {
-    let function = verb.trigger().as_str();
-    let xrpc = state.service(function, |services| services.xrpc.clone())?;
-    let RunInfo { caller, lineage, .. } = &state.info;
-    if verb == Verb::Procedure && caller.did.is_none() {
-        return Err(fault::forbidden(format!("{function} needs an authenticated caller")));
+    let made = PreparedCall::new(state, verb, nsid, input, params)?.made().await?;
+    state.outbound.charge(0, made.waited);
+    taken(state, made)
+}
+
+/// A call that was checked and counted.
+struct PreparedCall {
+    xrpc: Arc<dyn Xrpc>,
+    function: &'static str,
+    call: Call,
+    nested: Lineage,
+}
+
+/// A call that has an answer.
+struct MadeCall {
+    function: &'static str,
+    answer: methods::Answer,
+    /// The time for which the run waited for another server.
+    waited: Duration,
+}
+
+impl PreparedCall {
+    fn new(
+        state: &mut RunState,
+        verb: Verb,
+        nsid: String,
+        input: Option<Vec<u8>>,
+        params: Option<Vec<u8>>,
+    ) -> Result<Self, Fault> {
+        let function = verb.trigger().as_str();
+        let xrpc = state.service(function, |services| services.xrpc.clone())?;
+        let RunInfo { caller, lineage, .. } = &state.info;
+        if verb == Verb::Procedure && caller.did.is_none() {
+            return Err(fault::forbidden(format!("{function} needs an authenticated caller")));
+        }
+        if verb == Verb::Procedure && caller.method_bound {
+            let message = "the caller's token is for the called method only";
+            return Err(fault::forbidden(format!("{function}: {message}")));
+        }
+        if lineage.depth() >= limits::XRPC_DEPTH {
+            return Err(fault::limit("too many methods that call each other", limits::XRPC_DEPTH));
+        }
+        if nsid.len() > limits::NAME_BYTES {
+            return Err(fault::new(
+                FaultCode::BadInput,
+                format!("{function}: the method's name is too long"),
+            ));
+        }
+        let nsid = Nsid::try_from(nsid.as_str())
+            .map_err(|_| fault::new(FaultCode::BadInput, format!("{function}: {nsid:?} is not an NSID")))?;
+        let params = params.map(|json| query_params(state, function, &json)).transpose()?.unwrap_or_default();
+        if let Some(input) = &input {
+            json::check(state, &format!("{function}: input"), input, limits::XRPC_INPUT_BYTES)?;
+        }
+        let RunInfo { caller, lineage, .. } = &state.info;
+        let (caller, headers) = (caller.clone(), CallHeaders::default());
+        let call = Call { verb, nsid, params, input: input.map(Bytes::from), caller, headers };
+        let nested = lineage.nested();
+        lineage.count_call().map_err(|most| fault::limit("too many calls of methods", most))?;
+        state.outbound.time_left()?;
+        Ok(Self { xrpc, function, call, nested })
     }
-    if verb == Verb::Procedure && caller.method_bound {
-        let message = "the caller's token is for the called method only";
-        return Err(fault::forbidden(format!("{function}: {message}")));
+
+    async fn made(self) -> Result<MadeCall, Fault> {
+        let Self { xrpc, function, call, nested } = self;
+        let started = Instant::now();
+        let outcome = xrpc.call(call, nested).await.map_err(|error| xrpc_fault(function, error))?;
+        // A local method uses processor time, which has its own limit; a remote one makes the run wait.
+        let waited = if outcome.is_remote { started.elapsed() } else { Duration::ZERO };
+        Ok(MadeCall { function, answer: outcome.answer, waited })
     }
-    if lineage.depth() >= limits::XRPC_DEPTH {
-        return Err(fault::limit("too many methods that call each other", limits::XRPC_DEPTH));
-    }
-    if nsid.len() > limits::NAME_BYTES {
-        return Err(fault::new(FaultCode::BadInput, format!("{function}: the method's name is too long")));
-    }
-    let nsid = Nsid::try_from(nsid.as_str())
-        .map_err(|_| fault::new(FaultCode::BadInput, format!("{function}: {nsid:?} is not an NSID")))?;
-    let params = params.map(|json| query_params(state, function, &json)).transpose()?.unwrap_or_default();
-    if let Some(input) = &input {
-        json::check(state, &format!("{function}: input"), input, limits::XRPC_INPUT_BYTES)?;
-    }
-    let RunInfo { caller, lineage, .. } = &state.info;
-    let (caller, headers) = (caller.clone(), CallHeaders::default());
-    let call = Call { verb, nsid, params, input: input.map(Bytes::from), caller, headers };
-    let nested = lineage.nested();
-    lineage.count_call().map_err(|most| fault::limit("too many calls of methods", most))?;
-    state.outbound.time_left()?;
-    let started = Instant::now();
-    let outcome = xrpc.call(call, nested).await;
-    // A local method uses processor time, which has its own limit; a remote one makes the run wait.
-    if outcome.as_ref().map_or(true, |outcome| outcome.is_remote) {
-        state.outbound.charge(0, started.elapsed());
-    }
-    let CallOutcome { answer, .. } = outcome.map_err(|error| xrpc_fault(function, error))?;
+}
+
+/// Charges the run for the bytes of an answer.
+fn taken(state: &mut RunState, made: MadeCall) -> Result<Answer, Fault> {
+    let MadeCall { function, answer, .. } = made;
     let bytes = answer.body.len();
     if bytes > limits::HTTP_BODY_BYTES {
         let max = limits::HTTP_BODY_BYTES;
@@ -86,7 +159,7 @@ async fn call(
     if state.outbound.bytes() + bytes > limits::HTTP_RUN_BYTES {
         return Err(allowances::too_many_bytes());
     }
-    state.outbound.charge(bytes, std::time::Duration::ZERO);
+    state.outbound.charge(bytes, Duration::ZERO);
     Ok(Answer { status: answer.status.as_u16(), body: answer.body.into() })
 }
 

@@ -126,3 +126,70 @@ async fn event_scripts_have_no_caller() {
         assert_eq!(&*outcome.body, b"[true,418]", "{trigger}");
     }
 }
+
+/// Answers a call when as many others have begun as it says.
+struct TogetherXrpc(tokio::sync::Barrier);
+
+impl Xrpc for TogetherXrpc {
+    fn call(&self, call: Call, _lineage: Lineage) -> BoxFuture<'_, Result<CallOutcome, XrpcError>> {
+        async move {
+            self.0.wait().await;
+            let body = json!({ "n": call.params[0].1 }).to_string();
+            Ok(CallOutcome { answer: Answer::json(StatusCode::OK, body.into()), is_remote: true })
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn queries_are_made_at_the_same_time_and_answered_in_order() {
+    let mut stage = Stage::set().await;
+    stage.services = stage.services.with_xrpc(Arc::new(TogetherXrpc(tokio::sync::Barrier::new(8))));
+    let seen = stage
+        .handle(
+            "local calls = {}
+             for n = 1, 16 do calls[n] = { nsid = 'com.example.get', params = { n = n } } end
+             local bodies = {}
+             for i, answer in ipairs(xrpc.query_all(calls)) do bodies[i] = answer.status .. answer.body end
+             return bodies",
+        )
+        .await
+        .unwrap();
+    let expected: Vec<_> = (1..=16).map(|n| format!(r#"200{{"n":"{n}"}}"#)).collect();
+    assert_eq!(seen, json!(expected));
+}
+
+#[tokio::test]
+async fn each_call_of_several_has_its_own_outcome() {
+    let (stage, fake_xrpc) = stage().await;
+    let seen = stage
+        .handle(
+            "local all = xrpc.query_all({
+               { nsid = 'com.example.get' }, { nsid = 'com.example.down' }, { nsid = 'no' },
+               { nsid = 'com.example.get', params = { x = { {} } } }, { nsid = 'com.example.get', params = {} },
+             })
+             local seen = { #xrpc.query_all({}) }
+             for i, one in ipairs(all) do seen[i + 1] = one.status or one.error.code end
+             return seen",
+        )
+        .await
+        .unwrap();
+    assert_eq!(seen, json!([0, 418, "unavailable", "bad-input", "bad-input", 418]));
+    assert_eq!(fake_xrpc.0.lock().unwrap().len(), 3, "calls that were refused were not made");
+    for (calls, message) in [
+        ("7", "xrpc.query_all: table expected, got number"),
+        ("{ 'com.example.get' }", "xrpc.query_all: call 1: table expected, got string"),
+        ("{ { nsid = 5 } }", "xrpc.query_all: call 1: nsid: string expected, got number"),
+        (
+            "{ { nsid = 'a.b.c', params = 'x' } }",
+            "xrpc.query_all: call 1: params: table expected, got string",
+        ),
+        (
+            "(function() local t = {} for i = 1, 21 do t[i] = { nsid = 'a.b.c' } end return t end)()",
+            "too many calls at once: a run may have 20",
+        ),
+    ] {
+        let error = stage.error_of(&format!("xrpc.query_all({calls})")).await;
+        assert!(error.contains(message), "{calls}: {error}");
+    }
+}

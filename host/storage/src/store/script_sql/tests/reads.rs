@@ -119,7 +119,7 @@ async fn mistakes_show_without_parameters() {
             assert!(found.contains(message), "{sql}: {found}");
         }
         for sql in [
-            "SELECT uri, record->>'text' AS text FROM records WHERE did = $2 AND n = $1 LIMIT $3",
+            "SELECT uri, record->>'text' AS text FROM records WHERE did = $2 AND rkey = $1 LIMIT $3",
             "SELECT sum(n + ?) FROM script_likes WHERE uri IN (?, ?) ORDER BY count(*) LIMIT ? OFFSET ?",
             "SELECT n / $1 FROM script_likes WHERE n = $1000000000",
             "SELECT uri FROM records WHERE matches(record, ?, ?) LIMIT ?",
