@@ -254,3 +254,42 @@ async fn annotations_have_the_functions_of_the_servers_plugins() {
     assert!(go("init", &server).status.success());
     assert_eq!(fs::read_to_string(&annotations).unwrap(), with_plugins);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_earlier_body_is_stored_again() {
+    let world = World::sqlite().await;
+    let server = &world.server;
+    let (url, key) = (format!("http://{}", server.address), server.admin_key.clone());
+    let id = "job.run:nightly";
+    let rollback = |more: &[&str]| {
+        let command = ["script", "rollback", id, "--url", &url, "--key", &key];
+        server.run(&[&command[..], more].concat())
+    };
+    let none = rollback(&[]);
+    assert!(!none.status.success() && err(&none).contains("script not found"), "{}", err(&none));
+
+    let path = "/admin/scripts/job.run%3Anightly";
+    let stored = async || server.admin(Method::GET, path, None).await.body["body"].clone();
+    let body = |n: u32| format!("function handle() return {n} end");
+    for n in 1..=3 {
+        let script = json!({ "id": id, "body": body(n), "description": format!("the body {n}") });
+        assert!(server.admin(Method::POST, "/admin/scripts", Some(&script)).await.status.is_success());
+        if n == 1 {
+            let single = rollback(&[]);
+            assert!(err(&single).contains("has had one body only"), "{}", err(&single));
+        }
+    }
+    let back = rollback(&[]);
+    assert_eq!(out(&back).trim_end(), "job.run:nightly: stored revision 2 again", "{}", err(&back));
+    assert_eq!(stored().await, body(2));
+    assert!(rollback(&["--to", "1"]).status.success());
+    assert_eq!(stored().await, body(1));
+    assert_eq!(server.admin(Method::GET, path, None).await.body["description"], "the body 1");
+    let missing = rollback(&["--to", "99"]);
+    assert!(!missing.status.success() && stored().await == body(1), "{}", err(&missing));
+
+    assert!(server.admin(Method::DELETE, path, None).await.status.is_success());
+    let restored = rollback(&[]);
+    assert!(restored.status.success(), "{}", err(&restored));
+    assert_eq!(stored().await, body(1));
+}

@@ -13,6 +13,7 @@ mod pull;
 mod push;
 mod reindex;
 mod remote;
+mod rollback;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -61,6 +62,17 @@ pub(super) enum Command {
         #[command(flatten)]
         server: Server,
     },
+    /// Store a body again that a script has had, also of a deleted script
+    Rollback {
+        /// The script, as xrpc.query:com.example.listNotes
+        #[arg(value_name = "TRIGGER")]
+        trigger: String,
+        /// The revision whose body it is [default: the one before the last]
+        #[arg(long, value_name = "REVISION")]
+        to: Option<u32>,
+        #[command(flatten)]
+        server: Server,
+    },
     /// Write type annotations and editor settings into a folder of scripts, with the functions of a server's plugins
     Init {
         /// The folder; created if it does not exist
@@ -89,6 +101,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
                 reindex::Chosen { collection: &collection, did: did.as_deref(), since: since.as_deref() };
             reindex::run(chosen, &server, wait, config).await
         }
+        Command::Rollback { trigger, to, server } => rollback::run(&trigger, to, &server, config).await,
         Command::Init { dir, server } => init::run(&dir, server.given().as_ref(), config).await,
         Command::Pull { dir, server } => pull::run(&dir, &server, config).await,
     }

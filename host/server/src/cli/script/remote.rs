@@ -1,5 +1,6 @@
 //! The scripts of the server to which they are pushed and from which they are pulled.
 
+use anyhow::Context as _;
 use http::Method;
 use serde::Deserialize;
 use serde_json::json;
@@ -12,6 +13,31 @@ use belvedere_instance::config::Config;
 pub(super) struct StoredScript {
     pub(super) id: String,
     pub(super) body: String,
+}
+
+/// A state that a script has had.
+#[derive(Debug, Deserialize)]
+pub(super) struct Revision {
+    pub(super) revision: u32,
+    pub(super) kind: String,
+}
+
+impl Revision {
+    /// Whether it has a body; the other kind is a deletion.
+    pub(super) fn is_saved(&self) -> bool {
+        self.kind == "saved"
+    }
+}
+
+#[derive(Deserialize)]
+struct Revisions {
+    revisions: Vec<Revision>,
+}
+
+#[derive(Deserialize)]
+struct FullRevision {
+    description: Option<String>,
+    body: Option<String>,
 }
 
 /// `/admin/scripts` of the server.
@@ -34,6 +60,21 @@ impl Scripts {
     /// Replaces a script's body; its description stays.
     pub(super) async fn update(&self, id: &str, body: &str) -> anyhow::Result<()> {
         self.0.send(Method::PATCH, &path(id), Some(json!({ "body": body }))).await
+    }
+
+    /// The last revisions of a script, newest first.
+    pub(super) async fn revisions(&self, id: &str) -> anyhow::Result<Vec<Revision>> {
+        let Revisions { revisions } = self.0.get(&format!("{}/revisions", path(id))).await?;
+        Ok(revisions)
+    }
+
+    /// Stores the body of a revision again, unless another one than `newest` is the newest by now.
+    pub(super) async fn restore(&self, id: &str, revision: u32, newest: &Revision) -> anyhow::Result<()> {
+        let full: FullRevision = self.0.get(&format!("{}/revisions/{revision}", path(id))).await?;
+        let body = full.body.with_context(|| format!("revision {revision} of {id} is a deletion"))?;
+        let replaced = if newest.is_saved() { newest.revision } else { 0 };
+        let script = json!({ "id": id, "body": body, "description": full.description, "revision": replaced });
+        self.0.send(Method::POST, "/admin/scripts", Some(script)).await
     }
 
     pub(super) async fn delete(&self, id: &str) -> anyhow::Result<()> {

@@ -20,7 +20,7 @@ pub(super) async fn run(
     let trigger = Trigger::parse(trigger)?;
     let scripts = Scripts::of(server, config)?;
     let revisions = scripts.revisions(trigger.id()).await?;
-    let newest = revisions.first().with_context(|| format!("the server has never had a script {trigger}"))?;
+    let newest = revisions.first().context("the server has no revision of it")?;
     let wanted = match to {
         Some(number) => number,
         None => before(&revisions).with_context(|| format!("{trigger} has had one body only"))?,
@@ -43,7 +43,9 @@ mod tests {
     fn the_body_before_the_present_state_is_stored_again() {
         let revisions = |kinds: &[&str]| -> Vec<Revision> {
             let newest_first = kinds.iter().enumerate().rev();
-            newest_first.map(|(n, kind)| Revision { revision: n as u32 + 1, kind: (*kind).to_owned() }).collect()
+            newest_first
+                .map(|(n, kind)| Revision { revision: n as u32 + 1, kind: (*kind).to_owned() })
+                .collect()
         };
         assert_eq!(before(&revisions(&["saved", "saved", "saved"])), Some(2));
         assert_eq!(before(&revisions(&["saved", "saved", "deleted"])), Some(2));
