@@ -101,7 +101,9 @@ pub enum Sessions {
     Stored(Vault),
     /// Each account has a session with the PDS of this origin, whose DID is also the id of it. The credential is worth nothing: for
     /// tests of scripts, in which a stand-in answers.
-    Everyone { endpoint: Arc<str> },
+    Everyone {
+        endpoint: Arc<str>,
+    },
 }
 
 impl Sessions {

@@ -34,6 +34,7 @@ pub use runtime::ScriptRuntime;
 pub use schedule::{InvalidSchedule, Schedule};
 pub use scheduling::Lineage;
 pub use services::{
-    CallOutcome, EndedRun, HandleBudget, Index, IndexError, LogLine, LogSink, OutboundHttp, Profile, Profiles,
-    RunObserver, ServerIndex, ServerLabels, ServerLog, ServerPlugins, Services, Variables, Xrpc, XrpcError,
+    CallOutcome, EndedRun, HandleBudget, Index, IndexError, LogLine, LogSink, OutboundHttp, Profile,
+    Profiles, RunObserver, ServerIndex, ServerLabels, ServerLog, ServerPlugins, Services, Variables, Xrpc,
+    XrpcError,
 };

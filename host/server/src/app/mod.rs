@@ -54,8 +54,8 @@ use belvedere_storage::store::server_lock::ServerLock;
 use belvedere_web::fair_share::FairPool;
 use belvedere_web::http::event_stream;
 
-pub use cache_invalidation::Topic;
 use background::Followers;
+pub use cache_invalidation::Topic;
 use history::Counted;
 use observer::StreamObserver;
 use open::stream_config;

@@ -22,8 +22,8 @@ use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_instance::settings::Settings;
 use belvedere_instance::spaces::Spaces;
 use belvedere_scripting::scripts::{
-    Engine, EngineConfig, LogSink, OutboundHttp, Profiles, ScriptRegistry, ScriptRuntime, ServerIndex, ServerLabels,
-    ServerLog, ServerPlugins, Services, Variables, Xrpc,
+    Engine, EngineConfig, LogSink, OutboundHttp, Profiles, ScriptRegistry, ScriptRuntime, ServerIndex,
+    ServerLabels, ServerLog, ServerPlugins, Services, Variables, Xrpc,
 };
 use belvedere_scripting::views::Views;
 use belvedere_wasm::sandbox::MemoryPool;

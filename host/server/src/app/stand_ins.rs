@@ -10,7 +10,11 @@ use belvedere_base::random::Random;
 use belvedere_instance::config::Config;
 use belvedere_instance::pds::Sessions;
 use belvedere_scripting::scripts::{Engine, LogSink, RunObserver, ScriptRegistry, Xrpc};
+use belvedere_storage::store::StoreError;
 use belvedere_web::net::StandIn;
+
+/// Jobs that run one after the other: more only come of jobs that queue each other for ever.
+const MAX_QUEUED_JOBS: usize = 1_000;
 
 /// The parts that stand in for what is outside of the process, and those that several applications share.
 #[derive(Clone)]
@@ -49,5 +53,22 @@ impl App {
     ) -> Result<Arc<Self>, StartError> {
         let (app, _followers) = Box::pin(Self::open(config, 0, lifecycle, xrpc, Some(stand_ins))).await?;
         Ok(app)
+    }
+
+    /// Runs the jobs that are queued. Returns how many.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn run_queued_jobs(&self) -> Result<usize, StoreError> {
+        self.scripting.workers(self).run_queued(MAX_QUEUED_JOBS).await
+    }
+
+    /// Ends an embedded application: what is written to the index is stored.
+    pub async fn close(&self) {
+        self.lifecycle.drain.cancel();
+        self.stream.finish().await;
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.db.close().await;
     }
 }

@@ -21,8 +21,8 @@ use crate::scripts::mentions::{called_methods, required_libraries, takes_raw_par
 use crate::scripts::registry::tally::Tally;
 use crate::scripts::scheduling::{InstancePermits, Lineage, TokenBuckets};
 use crate::scripts::{
-    CompiledScript, EndedRun, FailureKind, Invocation, Outcome, OutputSample, Schedule, ScriptFailure, ScriptSet,
-    Services, limits, named_space,
+    CompiledScript, EndedRun, FailureKind, Invocation, Outcome, OutputSample, Schedule, ScriptFailure,
+    ScriptSet, Services, limits, named_space,
 };
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;

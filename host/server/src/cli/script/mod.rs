@@ -13,6 +13,7 @@ mod pull;
 mod push;
 mod reindex;
 mod remote;
+mod test;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -61,6 +62,8 @@ pub(super) enum Command {
         #[command(flatten)]
         server: Server,
     },
+    /// Run the tests of a folder of scripts, without a server and without a network; exit status 0: passed, 1: failed, 2: not run
+    Test(test::Options),
     /// Write type annotations and editor settings into a folder of scripts, with the functions of a server's plugins
     Init {
         /// The folder; created if it does not exist
@@ -89,6 +92,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
                 reindex::Chosen { collection: &collection, did: did.as_deref(), since: since.as_deref() };
             reindex::run(chosen, &server, wait, config).await
         }
+        Command::Test(options) => Ok(test::run(&options, config).await),
         Command::Init { dir, server } => init::run(&dir, server.given().as_ref(), config).await,
         Command::Pull { dir, server } => pull::run(&dir, &server, config).await,
     }
