@@ -44,7 +44,7 @@ end
 
 function handle()
   if not wanted.case then
-    local list = json.array({})
+    local list = toarray({})
     for number, case in ipairs(cases) do
       list[number] = { name = case.name, place = case.place }
     end

@@ -69,6 +69,7 @@ impl App {
         self.stream.finish().await;
         self.tasks.close();
         self.tasks.wait().await;
+        self.events.flush().await;
         self.db.close().await;
     }
 }

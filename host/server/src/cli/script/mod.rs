@@ -81,6 +81,13 @@ pub(super) enum Command {
     },
 }
 
+impl Command {
+    /// Whether the log lines of the application would hide what the command prints.
+    pub(super) fn is_quiet(&self) -> bool {
+        matches!(self, Self::Test(_))
+    }
+}
+
 pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {
     match command {
         Command::Check { paths } => check::run(&paths, config).await,

@@ -8,7 +8,10 @@ use super::places::Places;
 use super::prepare::Prepared;
 use super::suite::{Case, Suite};
 use super::world::World;
-use belvedere_scripting::scripts::{Invocation, ScriptFailure};
+use belvedere_scripting::scripts::{FailureKind, Invocation, ScriptFailure};
+
+/// The time of a case, which the run's own limits leave: a job that it runs may wait.
+const MAX_TIME: Duration = Duration::from_secs(62);
 
 /// The end of a case.
 #[derive(Debug)]
@@ -60,7 +63,10 @@ async fn in_world(case: &Case, suite: &Suite, world: &World) -> Result<(), Faile
     let caller = caller();
     let invocation =
         Invocation { input: Some(input.as_bytes()), caller: Some(&caller), ..Invocation::default() };
-    let ran = Box::pin(runtime.engine.run(script, invocation, &services)).await;
+    let ran = Box::pin(runtime.engine.run(script, invocation, &services));
+    let ran = tokio::time::timeout(MAX_TIME, ran).await.unwrap_or_else(|_| {
+        Err(ScriptFailure::new(FailureKind::Limit, "the test waited for longer than a minute"))
+    });
     let unanswered = world.seen.all_unanswered();
     let failed = match (ran, unanswered.into_iter().next()) {
         (Err(failure), _) => of_run(&failure, script.trigger().id()),

@@ -5,7 +5,9 @@ mod call;
 mod case;
 mod databases;
 mod given;
+mod headers;
 mod host;
+mod junit;
 mod network;
 mod pds;
 mod places;
@@ -52,15 +54,18 @@ pub(crate) struct Options {
     /// Run only tests whose name or file has this text
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Also write the outcomes as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
     /// Tests that run at the same time [default: one for each processor]
     #[arg(long, value_name = "NUMBER")]
-    jobs: Option<u16>,
+    parallel: Option<u16>,
     /// Run on a PostgreSQL server, in databases that are made for the tests and dropped after them: their names begin with belvedere_test_
     #[arg(long, value_name = "URL")]
     database: Option<String>,
     /// Print the tests that passed, too
     #[arg(long)]
-    verbose: bool,
+    show_passed: bool,
 }
 
 /// Runs the tests.
@@ -128,19 +133,22 @@ async fn test(options: &Options, config: &Config) -> anyhow::Result<bool> {
         let ran = async move { case::run(&suite.cases[at], at + 1, &suite, &prepared, &places).await };
         async move { (at, tokio::spawn(ran).await) }
     });
-    let mut outcomes = outcomes.buffered(options.parallel());
+    let mut outcomes = outcomes.buffered(options.at_once());
     let mut ended: Vec<(&Case, Outcome)> = Vec::with_capacity(chosen.len());
     while let Some((at, outcome)) = outcomes.next().await {
         let (case, outcome) = (&suite.cases[at], outcome?);
         match &outcome.failed {
             Some(failed) => report::failure(case, failed),
-            None if options.verbose => report::passed(case, &outcome),
+            None if options.show_passed => report::passed(case, &outcome),
             None => {}
         }
         ended.push((case, outcome));
     }
     prepared.finish().await;
     let failed = ended.iter().filter(|(_, outcome)| outcome.failed.is_some()).count();
+    if let Some(path) = &options.junit {
+        junit::write(path, &ended, started.elapsed())?;
+    }
     report::summary(ended.len() - failed, failed, &options.dir, started.elapsed());
     Ok(failed == 0)
 }
@@ -152,8 +160,8 @@ impl Options {
         self.filter.as_deref().is_none_or(has)
     }
 
-    fn parallel(&self) -> usize {
+    fn at_once(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.jobs.map_or_else(cores, usize::from).max(1)
+        self.parallel.map_or_else(cores, usize::from).max(1)
     }
 }

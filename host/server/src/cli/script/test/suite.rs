@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::super::super::folder::entries;
 use super::super::files::{self, ScriptFile};
+use super::headers::{self, InvalidHeader};
 use super::places::Places;
 use belvedere_instance::xrpc::Call;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
@@ -24,6 +25,10 @@ const EXTENSION: &str = "lua";
 /// The library with the globals of test files. Its name is none that a library of a folder has.
 const GLOBALS: &str = include_str!("../../../../../../guest-lua/test.lua");
 const LIBRARY: &str = "belvedere-test";
+
+/// The file that runs before each test file, and the name of its library.
+const PREPARATION_FILE: &str = "test/setup.lua";
+const PREPARATION: &str = "belvedere-test-setup";
 
 /// Cases of one file: ten times those of a long one.
 const MAX_CASES: usize = 1_000;
@@ -76,24 +81,30 @@ pub(super) async fn read(
     runtime: &ScriptRuntime,
     places: &mut Places,
 ) -> anyhow::Result<(Suite, Vec<Broken>)> {
-    let paths = test_files(dir)?;
-    if paths.is_empty() {
+    let sources = Sources::read(dir, scripts)?;
+    if sources.tests.is_empty() {
         bail!(
-            "{} has no test files: write one, such as {}",
+            "{} has no tests: write some, in a file such as {}",
             dir.display(),
             dir.join("test/first.lua").display()
         );
     }
     let libraries = scripts.iter().filter(|script| script.trigger.kind() == TriggerKind::Library);
-    let mut sources: Vec<(String, String)> =
+    let mut required: Vec<(String, String)> =
         libraries.map(|library| (library.trigger.id().to_owned(), library.source.clone())).collect();
-    sources.push((format!("{}:{LIBRARY}", TriggerKind::Library.as_str()), GLOBALS.to_owned()));
+    required.push((library_id(LIBRARY), GLOBALS.to_owned()));
+    let mut first_words = format!("require(\"{LIBRARY}\") ");
+    if let Some((path, source)) = sources.preparation {
+        places.add(&library_id(PREPARATION), &path);
+        required.push((library_id(PREPARATION), source));
+        first_words = format!("{first_words}require(\"{PREPARATION}\") ");
+    }
     let (engine, registry) = (&runtime.engine, Arc::new(ScriptRegistry::new()));
-    registry.replace(engine, &sources).await;
+    registry.replace(engine, &required).await;
     let (mut cases, mut broken) = (Vec::new(), Vec::new());
-    for (number, path) in paths.into_iter().enumerate() {
+    for (number, (path, source)) in sources.tests.into_iter().enumerate() {
         // On the first line, so that the others keep their numbers.
-        let source = format!("require(\"{LIBRARY}\") {}", files::read(&path)?);
+        let source = format!("{first_words}{source}");
         let name = format!("{}:test{number}", TriggerKind::Setup.as_str());
         let trigger = Trigger::parse(&name).context("a test file has no name")?;
         places.add(&name, &path);
@@ -108,6 +119,40 @@ pub(super) async fn read(
         }
     }
     Ok((Suite { cases, libraries: registry }, broken))
+}
+
+fn library_id(name: &str) -> String {
+    format!("{}:{name}", TriggerKind::Library.as_str())
+}
+
+/// The sources of a suite, each with its path.
+struct Sources {
+    preparation: Option<(PathBuf, String)>,
+    /// The test files, and those that the headers of scripts make.
+    tests: Vec<(PathBuf, String)>,
+}
+
+impl Sources {
+    fn read(dir: &Path, scripts: &[ScriptFile]) -> anyhow::Result<Self> {
+        let preparation = dir.join(PREPARATION_FILE);
+        let mut tests = Vec::new();
+        for path in test_files(dir)?.into_iter().filter(|path| *path != preparation) {
+            let source = files::read(&path)?;
+            tests.push((path, source));
+        }
+        for script in scripts {
+            let test = headers::test_of(script).map_err(|InvalidHeader { line, reason }| {
+                anyhow::anyhow!("{}:{line}: {reason}", script.path.display())
+            })?;
+            tests.extend(test.map(|source| (script.path.clone(), source)));
+        }
+        let preparation = if preparation.is_file() {
+            Some((preparation.clone(), files::read(&preparation)?))
+        } else {
+            None
+        };
+        Ok(Self { preparation, tests })
+    }
 }
 
 async fn list(
