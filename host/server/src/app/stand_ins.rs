@@ -70,6 +70,7 @@ impl App {
         self.tasks.close();
         self.tasks.wait().await;
         self.events.flush().await;
+        self.repos.detach();
         self.db.close().await;
     }
 }
