@@ -27,7 +27,7 @@ struct Ended {
 impl Folder {
     fn new() -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
-        folder.write("lexicons/note.json", &record_lexicon(NOTES).to_string());
+        folder.write("lexicons/com.example.note.json", &record_lexicon(NOTES).to_string());
         folder
     }
 
@@ -297,7 +297,7 @@ test("is fine", function() expect(call.query("com.example.list").status).equals(
     assert_eq!(ended.code, Some(1), "{ended:#?}");
     for expected in [
         "hostile.lua:1: loops: more than 1000000 instructions",
-        "hostile.lua:2: loops in the host: xrpc.procedure: too many calls",
+        "hostile.lua:2: loops in the host: too many calls of methods",
         "hostile.lua:3: fills memory: ",
         "a case gives at most 1000 answers",
         "hostile.lua:5: contains itself: expected",

@@ -10,6 +10,9 @@ use belvedere_storage::store::temporary_databases::TemporaryDatabases;
 /// The name of the database that is copied.
 const TEMPLATE: &str = "template";
 
+/// The extension of the file beside a database of SQLite that has the tables of scripts.
+const OWN_TABLES: &str = "scripts.db";
+
 /// Random bytes in the names of databases on a server.
 const ID_BYTES: usize = 6;
 
@@ -46,7 +49,13 @@ impl Databases {
     pub(super) async fn copy(&self, number: usize) -> anyhow::Result<String> {
         let copy = name(number);
         match self {
-            Self::Sqlite(dir) => std::fs::copy(file(dir, TEMPLATE), file(dir, &copy)).map(drop)?,
+            Self::Sqlite(dir) => {
+                std::fs::copy(file(dir, TEMPLATE), file(dir, &copy))?;
+                let own_tables = file(dir, TEMPLATE).with_extension(OWN_TABLES);
+                if own_tables.exists() {
+                    std::fs::copy(own_tables, file(dir, &copy).with_extension(OWN_TABLES))?;
+                }
+            }
             Self::Postgres(databases) => databases.create(&copy, Some(TEMPLATE)).await?,
         }
         Ok(self.url(&copy))
@@ -57,7 +66,7 @@ impl Databases {
         match self {
             Self::Sqlite(dir) => {
                 let path = file(dir, &name(number));
-                for path in [path.with_extension("db.lock"), path] {
+                for path in [path.with_extension("db.lock"), path.with_extension(OWN_TABLES), path] {
                     // The folder is removed at the end in any case.
                     let _ = std::fs::remove_file(path);
                 }
