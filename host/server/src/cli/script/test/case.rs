@@ -26,7 +26,7 @@ pub(super) struct Failed {
     /// The line of the test file.
     pub(super) line: Option<u32>,
     pub(super) message: String,
-    /// What else helps: failures of scripts, and log lines.
+    /// The failures of scripts, and the log lines.
     pub(super) notes: Vec<String>,
 }
 

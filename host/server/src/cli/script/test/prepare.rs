@@ -151,7 +151,7 @@ impl Prepared {
         let xrpc = Arc::new(InProcess::default());
         let app = Box::pin(App::embed(config, Lifecycle::default(), xrpc.clone(), stand_ins)).await?;
         xrpc.open(&app);
-        // What the start draws depends on the order of its tasks.
+        // The tasks of the start draw in any order.
         random.reseed(SEED);
         Ok(World { app, clock, network, seen })
     }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::super::super::folder::entries;
 use super::super::files::{self, ScriptFile};
 use super::headers::{self, InvalidHeader};
+use super::host::caller;
 use super::places::Places;
 use belvedere_instance::xrpc::Call;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
@@ -22,7 +23,7 @@ use belvedere_scripting::scripts::{
 const FOLDERS: [&str; 2] = ["test", "tests"];
 const EXTENSION: &str = "lua";
 
-/// The library with the globals of test files. Its name is none that a library of a folder has.
+/// The library with the globals of test files. The name is reserved.
 const GLOBALS: &str = include_str!("../../../../../../guest-lua/test.lua");
 const LIBRARY: &str = "belvedere-test";
 
@@ -162,7 +163,8 @@ async fn list(
 ) -> Result<Vec<Listed>, ScriptFailure> {
     let services =
         runtime.services.clone().with_scripts(Arc::clone(libraries)).with_xrpc(Arc::new(NoMethods));
-    let invocation = Invocation { input: Some(b"{}"), ..Invocation::default() };
+    let caller = caller();
+    let invocation = Invocation { input: Some(b"{}"), caller: Some(&caller), ..Invocation::default() };
     let outcome = runtime.engine.run(&file.script, invocation, &services).await?;
     let listed: Vec<Listed> = serde_json::from_slice(&outcome.body).map_err(|error| {
         ScriptFailure::new(FailureKind::Runtime, format!("handle() was replaced: {error}"))

@@ -1,4 +1,4 @@
-//! What the functions of test files act on: the application of one case, its clock, and what stands in for the network.
+//! The world of one case, on which the functions of test files act: its application, its clock, and the stand-in of the network.
 
 use std::fmt;
 use std::sync::Arc;
