@@ -1,4 +1,4 @@
-//! The runs of the scripts of a case and log lines, the requests that they sent, and the writes that the PDS of the
+//! The runs of the scripts of a case, their log lines, the requests that they sent, and the writes that the PDS of the
 //! case accepted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
