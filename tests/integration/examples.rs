@@ -9,9 +9,10 @@
 //! -- returns: {"records": []}           the response body, as JSON
 //! -- status: 400                        the response's status, if it is not 200
 //! -- stored only: needs a PDS session   not called, with the reason
+//! -- test file: notes.lua               not stored: a file of tests
 //! ```
 //!
-//! Record, label and job scripts are only stored; other tests run some.
+//! `script_tests.rs` runs the same examples, and the files of tests, by `belvedere script test`. Record, label and job scripts are only stored; other tests run some.
 
 use std::fs;
 use std::path::Path;
@@ -32,19 +33,20 @@ const CALLER: &str = "did:plc:callercallercallercallerc";
 
 /// One example of a document.
 #[derive(Debug, Default)]
-struct Example {
-    place: String,
-    trigger: String,
+pub struct Example {
+    pub place: String,
+    pub trigger: String,
     params: String,
     input: Option<Value>,
     returns: Option<Value>,
     status: Option<u16>,
-    stored_only: bool,
-    source: String,
+    pub stored_only: bool,
+    pub test_file: Option<String>,
+    pub source: String,
 }
 
 /// The documents for authors of scripts.
-fn documents() -> Vec<(String, String)> {
+pub fn documents() -> Vec<(String, String)> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut paths = vec![docs.join("scripting.md")];
     if let Ok(chapters) = fs::read_dir(docs.join("scripting")) {
@@ -55,7 +57,7 @@ fn documents() -> Vec<(String, String)> {
 }
 
 /// The Lua blocks of a document, with the line where each begins.
-fn examples(name: &str, text: &str) -> Vec<Example> {
+pub fn examples(name: &str, text: &str) -> Vec<Example> {
     let mut found = Vec::new();
     let mut block: Option<Example> = None;
     for (number, line) in text.lines().enumerate() {
@@ -90,6 +92,7 @@ impl Example {
             "returns" => self.returns = Some(parse(value)),
             "status" => self.status = value.trim().parse().ok(),
             "stored only" => self.stored_only = true,
+            "test file" => self.test_file = Some(value.trim().to_owned()),
             _ => {}
         }
     }
@@ -179,7 +182,7 @@ async fn every_example_of_the_documents_runs(mut world: World) {
     create_space(&world, &caller).await;
     let mut count = 0;
     for (name, text) in documents() {
-        for example in examples(&name, &text) {
+        for example in examples(&name, &text).into_iter().filter(|example| example.test_file.is_none()) {
             example.run(&world, &caller).await;
             count += 1;
         }

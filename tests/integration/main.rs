@@ -45,6 +45,7 @@ mod replicas;
 mod script_command;
 mod script_moderation;
 mod script_plugins;
+mod script_tests;
 mod setup;
 mod several_hosts;
 mod slow_readers;

@@ -20,6 +20,13 @@ impl Random {
         Self(Some(Arc::new(Mutex::new(StdRng::seed_from_u64(seed)))))
     }
 
+    /// Begins the sequence of a seed; a system source stays as it is.
+    pub fn reseed(&self, seed: u64) {
+        if let Some(seeded) = &self.0 {
+            *seeded.lock().unwrap_or_else(PoisonError::into_inner) = StdRng::seed_from_u64(seed);
+        }
+    }
+
     /// Fills `out` with random bytes.
     ///
     /// # Panics
@@ -74,6 +81,9 @@ mod tests {
     #[test]
     fn seeded_repeats_and_system_does_not() {
         assert_eq!(Random::seeded(1).hex(16), Random::seeded(1).hex(16));
+        let again = Random::seeded(7);
+        again.reseed(1);
+        assert_eq!(again.hex(16), Random::seeded(1).hex(16));
         assert_ne!(Random::system().hex(16), Random::system().hex(16));
         assert_eq!(Uuid::parse_str(&Random::seeded(1).uuid()).unwrap().get_version_num(), 4);
     }

@@ -113,6 +113,23 @@ impl Workers {
         }
     }
 
+    /// Runs the jobs that are queued, one after the other and also those that they queue, up to `max`. Returns how many it ran.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn run_queued(&self, max: usize) -> Result<usize, StoreError> {
+        let (_running, shutdown) = watch::channel(false);
+        let (host, name) = ("queue", "queue/0");
+        let mut ran = 0;
+        while ran < max
+            && let Some(job) = self.next(host, name).await?
+        {
+            self.run(&job, name, &shutdown).await?;
+            ran += 1;
+        }
+        Ok(ran)
+    }
+
     async fn work(&self, host: &str, name: &str, shutdown: &watch::Receiver<bool>) {
         while !*shutdown.borrow() {
             let worked = match self.next(host, name).await {

@@ -81,7 +81,7 @@ async fn a_check_warns_of_what_does_not_exist(world: World) {
     server.upload(query_lexicon(LIST), None).await;
     server.upload(procedure_lexicon("com.example.put"), None).await;
     let source = "function handle()\n  xrpc.query('com.example.put')\n  xrpc.query(\"com.example.other\")\n  return env.KEY .. env.SET\nend\nfunction unused() return tostirng(db.qurey{}) end\n\
-        local function reads()\n  db.query{ collection = 'com.example.notes' }\n  db.raw([[SELECT uir\n FROM records WHERE did = ?]], { '' })\nend";
+        local function reads()\n  db.query{ collection = 'com.example.notes' }\n  db.raw([[SELECT uir\n FROM records WHERE did = $1]], { '' })\nend";
     let variable = json!({ "key": "SET", "value": "secret value" });
     assert!(server.admin(Method::POST, "/admin/script-variables", Some(&variable)).await.status.is_success());
     let answer = check(server, &format!("record.index:{NOTES}"), source).await;

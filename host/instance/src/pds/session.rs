@@ -23,6 +23,13 @@ pub struct Session {
     pub permits: Option<Arc<EffectiveScopes>>,
 }
 
+impl Session {
+    fn of_stand_in(did: Did, endpoint: &str) -> Self {
+        let credential = Credential::Bearer(Secret::new("of a stand-in".to_owned()));
+        Self { did, endpoint: endpoint.to_owned(), credential, permits: None }
+    }
+}
+
 /// The credential of a session. `Debug` does not reveal it.
 #[derive(Clone, Debug)]
 pub enum Credential {
@@ -92,6 +99,11 @@ pub enum Sessions {
     /// A fixed set, by account, whose DID is also the id of its session.
     Fixed(Arc<HashMap<Did, Arc<Session>>>),
     Stored(Vault),
+    /// Each account has a session with the PDS of this origin, whose DID is also the id of it. The credential is worth nothing: for
+    /// tests of scripts, in which a stand-in answers.
+    Everyone {
+        endpoint: Arc<str>,
+    },
 }
 
 impl Sessions {
@@ -119,6 +131,12 @@ impl Sessions {
             (Self::Stored(vault), SessionSelector::Id(id)) => vault.by_id(id).await?.map(Arc::new),
             (Self::Stored(vault), SessionSelector::Account { did, client }) => {
                 vault.newest(did, client).await?.map(Arc::new)
+            }
+            (Self::Everyone { endpoint }, SessionSelector::Account { did, .. }) => {
+                Some(Arc::new(Session::of_stand_in(did.clone(), endpoint)))
+            }
+            (Self::Everyone { endpoint }, SessionSelector::Id(id)) => {
+                Did::try_from(id).ok().map(|did| Arc::new(Session::of_stand_in(did, endpoint)))
             }
         })
     }

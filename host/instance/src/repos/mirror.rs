@@ -88,7 +88,7 @@ impl Repos {
         if !self.0.registry.snapshot().is_tracked(uri.collection.as_str()) {
             return Ok(Plan::Nothing);
         }
-        let index = self.0.index.get().ok_or(LocalError::NoWriter)?;
+        let index = self.index().ok_or(LocalError::NoWriter)?;
         let is_reported = rev.is_some();
         let rev = match rev {
             Some(rev) => rev,
@@ -131,7 +131,7 @@ impl Repos {
 
     /// Runs the record scripts, one after the other, and indexes what they decide.
     async fn decide_all(&self, events: Vec<RecordEvent>) -> Result<(), LocalError> {
-        let Some(index) = self.0.index.get() else { return Ok(()) };
+        let Some(index) = self.index() else { return Ok(()) };
         for event in events {
             let Some(EarlyDecision { change, event }) = index.scripts.decide_early(event).await else {
                 continue;

@@ -10,7 +10,7 @@ pub use mirror::RecordScripts;
 pub use validation::{InvalidWrite, Validation};
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -43,10 +43,11 @@ struct Inner {
     sessions: Sessions,
     net: net::Client,
     permits: PdsPools,
-    index: OnceLock<IndexAccess>,
+    index: Mutex<Option<IndexAccess>>,
 }
 
 /// The services for writes to the index.
+#[derive(Clone)]
 struct IndexAccess {
     writer: WriterHandle,
     scripts: Arc<dyn RecordScriptRunner>,
@@ -78,15 +79,23 @@ pub enum LocalError {
 impl Repos {
     pub fn new(core: &Core, sessions: Sessions) -> Self {
         let Core { db, registry, net, .. } = core.clone();
-        let (permits, index) = (PdsPools::default(), OnceLock::new());
+        let (permits, index) = (PdsPools::default(), Mutex::default());
         Self(Arc::new(Inner { db, registry, sessions, net, permits, index }))
     }
 
     /// Sets the index's writer and the record scripts. They are set after construction, because event scripts use
     /// `Repos` and start before the stream that owns the writer.
     pub fn attach(&self, writer: WriterHandle, scripts: Arc<dyn RecordScriptRunner>) {
-        // There is one stream, so a second writer is ignored.
-        let _ = self.0.index.set(IndexAccess { writer, scripts });
+        *self.0.index.lock().unwrap_or_else(PoisonError::into_inner) = Some(IndexAccess { writer, scripts });
+    }
+
+    /// Ends what [`Self::attach`] has begun. The record scripts use these `Repos`, so that neither is dropped before.
+    pub fn detach(&self) {
+        *self.0.index.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn index(&self) -> Option<IndexAccess> {
+        self.0.index.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Finds a session.
@@ -156,7 +165,7 @@ impl Repos {
         if changes.is_empty() {
             return Ok(());
         }
-        let index = self.0.index.get().ok_or(LocalError::NoWriter)?;
+        let index = self.index().ok_or(LocalError::NoWriter)?;
         match tokio::time::timeout(WRITER_MAX_WAIT, index.writer.submit_commit(changes)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(LocalError::NoWriter),

@@ -35,7 +35,8 @@ pub use runtime::ScriptRuntime;
 pub use schedule::{InvalidSchedule, Schedule};
 pub use scheduling::Lineage;
 pub use services::{
-    CallOutcome, HandleBudget, Index, IndexError, LogLine, LogSink, OutboundHttp, Profile, Profiles,
-    ServerIndex, ServerLabels, ServerLog, ServerPlugins, Services, Variables, Xrpc, XrpcError,
+    CallOutcome, EndedRun, HandleBudget, Index, IndexError, LogLine, LogSink, OutboundHttp, Profile,
+    Profiles, RunObserver, ServerIndex, ServerLabels, ServerLog, ServerPlugins, Services, Variables, Xrpc,
+    XrpcError,
 };
 pub use unknown_names::UnknownName;

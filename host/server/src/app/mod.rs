@@ -1,6 +1,7 @@
 //! [`App`]: everything that requests share. Its parts build themselves, each on those before it.
 
 mod attached_account;
+mod background;
 mod cache_invalidation;
 mod callers;
 mod changed_identities;
@@ -14,6 +15,7 @@ mod record_exports;
 mod scripting;
 mod service_identity;
 mod sessions;
+mod stand_ins;
 mod startup;
 mod upkeep;
 
@@ -22,7 +24,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::access::{Access, Buckets, Costs, rate_limit};
+use crate::access::{Access, Buckets, Costs};
 use crate::labelers::Labelers;
 use belvedere_base::clock::Timestamp;
 use belvedere_base::lifecycle::Lifecycle;
@@ -34,27 +36,26 @@ use belvedere_instance::core::Core;
 use belvedere_instance::events::EventFeed;
 use belvedere_instance::history::History;
 use belvedere_instance::indexing::{self, Observer, RecordChecker, StreamHandle};
-use belvedere_instance::jobs::retention::{self, Retention};
+use belvedere_instance::jobs::retention::Retention;
 use belvedere_instance::labels::{LabelFeed, LabelIssuer};
 use belvedere_instance::lexicons::{Authorities, forwarding};
 use belvedere_instance::moderation::Moderator;
 use belvedere_instance::network_lexicons::NetworkLexicons;
-use belvedere_instance::pds::{Sessions, revocation, sweep};
+use belvedere_instance::pds::Sessions;
 use belvedere_instance::repos::Repos;
-use belvedere_instance::repos::linked::{self, LinkedRepos};
+use belvedere_instance::repos::linked::LinkedRepos;
 use belvedere_instance::service_identity::{ServiceIdentity, Setup};
 use belvedere_instance::settings::Settings;
 use belvedere_instance::spaces::Spaces;
 use belvedere_scripting::plugins::accounts::{Accounts, InstalledPlugins};
 use belvedere_scripting::scripts::Xrpc;
-use belvedere_storage::store::fields::advice;
 use belvedere_storage::store::readiness::Readiness;
 use belvedere_storage::store::server_lock::ServerLock;
 use belvedere_web::fair_share::FairPool;
 use belvedere_web::http::event_stream;
 
+use background::Followers;
 pub use cache_invalidation::Topic;
-use changed_identities::ChangedIdentities;
 use history::Counted;
 use observer::StreamObserver;
 use open::stream_config;
@@ -62,6 +63,7 @@ pub use open::{StartError, engine_config, existing_script_access, net_client, re
 pub use plugins::PluginParts;
 pub use scripting::Scripting;
 pub use sessions::PdsSessions;
+pub use stand_ins::StandIns;
 use startup::Startup;
 
 /// Shared by every request as `Arc<App>`.
@@ -153,8 +155,22 @@ impl App {
         lifecycle: Lifecycle,
         xrpc: Arc<dyn Xrpc>,
     ) -> Result<Arc<Self>, StartError> {
+        let (app, followers) = Box::pin(Self::open(config, port, lifecycle, xrpc, None)).await?;
+        app.start_sweeps();
+        app.start_followers(followers);
+        Ok(app)
+    }
+
+    /// Opens everything that requests share, without background work.
+    async fn open(
+        config: Config,
+        port: u16,
+        lifecycle: Lifecycle,
+        xrpc: Arc<dyn Xrpc>,
+        stand_ins: Option<StandIns>,
+    ) -> Result<(Arc<Self>, Followers), StartError> {
         let stream_config = stream_config(&config.indexing)?;
-        let startup = Startup::open(config, port, lifecycle).await?;
+        let startup = Startup::open(config, port, lifecycle, stand_ins).await?;
         // After the database: preparing the guest keeps this thread busy, and a database that is being connected to
         // would seem not to answer in time.
         let loaded = scripting::LoadedScripts::open(&startup).await?;
@@ -170,7 +186,9 @@ impl App {
         let authorities = Authorities::new(core.net.clone(), core.resolver.clone());
         let (service_identity, identity_setup) = service_identity::open(&startup).await?;
         let sessions = PdsSessions::open(&startup).await?;
-        let repos = Repos::new(&core, Sessions::Stored(sessions.vault.clone()));
+        let stored = || Sessions::Stored(sessions.vault.clone());
+        let stand_in = startup.stand_ins.as_ref().map(|stand_ins| stand_ins.sessions.clone());
+        let repos = Repos::new(&core, stand_in.unwrap_or_else(stored));
         let linked_repos =
             LinkedRepos::new(core.db.clone(), sessions.vault.clone(), repos.clone(), core.clock.clone());
         let spaces =
@@ -191,15 +209,14 @@ impl App {
         let access = access.await?;
         access.vault.effective_scopes().reload(&settings);
         let network_lexicons = NetworkLexicons::new(core.clone(), authorities.clone());
-        let (identities, may_have_moved) = (ChangedIdentities::default(), ChangedIdentities::default());
-        let (renamed, people) = (ChangedIdentities::default(), startup.people.clone());
+        let followers = Followers::new(startup.people.clone());
         let history = History::new(core.clock.clone());
         let observer: Arc<dyn Observer> = Arc::new(StreamObserver {
             core: core.clone(),
             history: history.clone(),
-            identities: identities.clone(),
-            may_have_moved: may_have_moved.clone(),
-            renamed: renamed.clone(),
+            identities: followers.identities.clone(),
+            may_have_moved: followers.may_have_moved.clone(),
+            renamed: followers.renamed.clone(),
             network_lexicons: network_lexicons.clone(),
         });
         let record_checker =
@@ -276,13 +293,7 @@ impl App {
         app.reload(&Topic::Domains)
             .await
             .map_err(|error| StartError::Store { url: app.config.database.redacted_url(), error })?;
-        app.start_sweeps();
-        app.tasks.spawn(identities.announce(app.db.clone(), app.lifecycle.drain.clone()));
-        let vault = app.sessions.vault.clone();
-        app.tasks.spawn(may_have_moved.check_sessions(vault, app.lifecycle.drain.clone()));
-        app.tasks.spawn(renamed.refresh_handles(people.clone(), app.lifecycle.drain.clone()));
-        app.tasks.spawn(app.lifecycle.drain.clone().run_until_cancelled_owned(people.look_up_unknown()));
-        Ok(app)
+        Ok((app, followers))
     }
 
     /// Starts the workers of background jobs and backfills, the supervisor of labelers, and what runs for plugins and
@@ -304,40 +315,5 @@ impl App {
         self.labelers.start();
         self.accounts.start_workers();
         self.spaces.start_workers();
-    }
-
-    /// Starts periodic work, which runs until the server drains.
-    fn start_sweeps(self: &Arc<Self>) {
-        let (db, clock, drain) = (&self.db, &self.clock, &self.lifecycle.drain);
-        let periods = self.retention.subscribe();
-        self.tasks.spawn(retention::run(db.clone(), clock.clone(), periods, drain.clone()));
-        let vault = self.sessions.vault.clone();
-        self.tasks.spawn(sweep::run(db.clone(), vault.clone(), clock.clone(), drain.clone()));
-        self.tasks.spawn(revocation::run(vault, drain.clone()));
-        self.tasks.spawn(linked::keep_alive(self.linked_repos.clone(), drain.clone()));
-        let limit = self.config.database.field_index_limit;
-        self.tasks.spawn(advice::run(db.clone(), clock.clone(), limit, drain.clone()));
-        self.tasks.spawn(Arc::clone(self).keep_history());
-        self.tasks.spawn(Arc::clone(self).follow_changes());
-        let (replicated, ending) = (db.clone(), drain.clone());
-        self.tasks.spawn(async move { replicated.watch_replicas(ending).await });
-        let (app, ending) = (Arc::clone(self), drain.clone());
-        self.tasks.spawn(async move {
-            ending.run_until_cancelled(app.network_lexicons.follow_stream(&app)).await;
-        });
-        self.tasks.spawn(Arc::clone(self).upkeep());
-        let app = Arc::clone(self);
-        let days = move || app.settings.backfill().retention_days;
-        self.tasks.spawn(backfill::retention::run(db.clone(), clock.clone(), days, drain.clone()));
-        let (app, drain) = (Arc::clone(self), drain.clone());
-        self.tasks.spawn(async move {
-            let pause = || tokio::time::sleep(rate_limit::SWEEP_EVERY);
-            while drain.run_until_cancelled(pause()).await.is_some() {
-                app.access.buckets.sweep(app.clock.now());
-                app.access.sender_buckets.sweep(app.clock.now());
-                app.scripting.runtime.services.log.report_dropped(app.clock.now());
-                app.plugins.calls.report_dropped_lines(app.clock.now());
-            }
-        });
     }
 }

@@ -11,7 +11,7 @@ use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::gaps::Gap;
 use belvedere_storage::store::index::Change;
 
-use super::ChangedIdentities;
+use super::changed_identities::ChangedIdentities;
 
 #[derive(Debug)]
 pub(super) struct StreamObserver {

@@ -22,8 +22,8 @@ use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_instance::settings::Settings;
 use belvedere_instance::spaces::Spaces;
 use belvedere_scripting::scripts::{
-    Engine, EngineConfig, OutboundHttp, Profiles, ScriptRegistry, ScriptRuntime, ServerIndex, ServerLabels,
-    ServerLog, ServerPlugins, Services, Variables, Xrpc,
+    Engine, EngineConfig, LogSink, OutboundHttp, Profiles, ScriptRegistry, ScriptRuntime, ServerIndex,
+    ServerLabels, ServerLog, ServerPlugins, Services, Variables, Xrpc,
 };
 use belvedere_scripting::views::Views;
 use belvedere_wasm::sandbox::MemoryPool;
@@ -58,6 +58,12 @@ pub(super) struct LoadedScripts {
 
 impl LoadedScripts {
     pub(super) async fn open(startup: &Startup) -> Result<Self, StartError> {
+        if let Some(stand_ins) = &startup.stand_ins {
+            let (engine, scripts) = (stand_ins.engine.clone(), Arc::clone(&stand_ins.scripts));
+            let reloaded = scripts.reload(&engine, &startup.core.db).await;
+            reloaded.map_err(|error| startup.store_error(error))?;
+            return Ok(Self { engine, scripts });
+        }
         let config = EngineConfig { processor: startup.processor.clone(), ..engine_config(&startup.config) };
         let engine = Engine::open(config).await?;
         let scripts = Arc::new(ScriptRegistry::new());
@@ -87,7 +93,10 @@ impl Scripting {
         let web = OutboundHttp::new(startup.core.net.clone(), startup.config.scripts.pool_size);
         let jobs = JobQueue::new(db.clone(), Arc::clone(&scripts) as _, clock.clone(), random.clone());
         let index = Arc::new(ServerIndex::new(db.clone()));
-        let log = Arc::new(ServerLog::new(events.clone(), variables.clone()));
+        let log: Arc<dyn LogSink> = match &startup.stand_ins {
+            Some(stand_ins) => Arc::clone(&stand_ins.log),
+            None => Arc::new(ServerLog::new(events.clone(), variables.clone())),
+        };
         let labels = Arc::new(ServerLabels(db.clone(), clock.clone(), issuer.clone()));
         let moderator = Moderator::new(db.clone(), clock.clone(), events.clone());
         let look_ups = ScriptLookUps { buckets: Arc::clone(sender_buckets), clock: clock.clone() };
@@ -116,6 +125,10 @@ impl Scripting {
             .with_linked_repos(linked_repos.clone())
             .with_spaces(spaces.clone())
             .with_plugins(Arc::new(ServerPlugins::new(plugins.loaded.clone(), plugins.calls.clone())));
+        let services = match &startup.stand_ins {
+            Some(stand_ins) => services.with_observer(Arc::clone(&stand_ins.observer)),
+            None => services,
+        };
         let runtime = ScriptRuntime { engine, scripts, services };
         let events = EventScripts::new(runtime.clone(), events.clone(), db.clone());
         let dry_runs = Semaphore::new(MAX_DRY_RUNS);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
+use super::StandIns;
 use super::open::{StartError, net_client, open_store, resolver, script_access};
 use belvedere_base::clock::Clock;
 use belvedere_base::lifecycle::Lifecycle;
@@ -16,6 +17,7 @@ use belvedere_protocol::crypto::SealingKey;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::server_lock::ServerLock;
 use belvedere_wasm::sandbox::ProcessorPool;
+use belvedere_web::net::{self, OutboundPolicy};
 
 pub(super) struct Startup {
     pub(super) core: Core,
@@ -28,17 +30,32 @@ pub(super) struct Startup {
     /// The time slices of scripts and plugins: together they use no more than the cores.
     pub(super) processor: ProcessorPool,
     pub(super) lifecycle: Lifecycle,
+    /// In tests of scripts only.
+    pub(super) stand_ins: Option<StandIns>,
 }
 
 impl Startup {
-    pub(super) async fn open(config: Config, port: u16, lifecycle: Lifecycle) -> Result<Self, StartError> {
-        let (clock, random) = (Clock::system(), Random::system());
+    pub(super) async fn open(
+        config: Config,
+        port: u16,
+        lifecycle: Lifecycle,
+        stand_ins: Option<StandIns>,
+    ) -> Result<Self, StartError> {
+        let (clock, random) = match &stand_ins {
+            Some(stand_ins) => (stand_ins.clock.clone(), stand_ins.random.clone()),
+            None => (Clock::system(), Random::system()),
+        };
         let secrets = config.secrets.load(&random)?;
         let lock = ServerLock::take(&config.database.url)?;
         let db = open_store(&config.database, &script_access(&config.database, &secrets.encryption)).await?;
         let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
         let identity = config.server.identity(port);
-        let net = net_client(&config, &identity, port)?;
+        let net = match &stand_ins {
+            Some(stand_ins) => {
+                net::Client::standing_in(OutboundPolicy::default(), Arc::clone(&stand_ins.network))
+            }
+            None => net_client(&config, &identity, port)?,
+        };
         let core = Core {
             sealing: SealingKey::new(*secrets.encryption.reveal()),
             resolver: resolver(&config, net.clone(), clock.clone()),
@@ -56,7 +73,7 @@ impl Startup {
         let people =
             People::new(core.db.clone(), core.resolver.clone(), core.clock.clone(), core.random.clone());
         let processor = ProcessorPool::default();
-        Ok(Self { core, config, identity, secrets, lock, people, processor, lifecycle })
+        Ok(Self { core, config, identity, secrets, lock, people, processor, lifecycle, stand_ins })
     }
 
     /// An error of the database, with its address.

@@ -39,6 +39,9 @@ const MISCONFIGURED: u8 = 2;
 /// The exit status of a comparison that is not complete.
 const NOT_COMPARED: u8 = 2;
 
+/// The log filter of commands that print what they have to say.
+const QUIET: &str = "error";
+
 /// Tokio's event interval: a busy worker polls its sockets after every task. Tokio's default of 61 suits tasks of
 /// microseconds, but a script runs for a tenth of a millisecond or two at a time, and a request would wait for several
 /// of them at each of its steps. The cost for lists and scripts is within the noise of the measurements
@@ -107,7 +110,13 @@ impl Cli {
         if let Some(Command::CompilePlugin(command)) = &self.command {
             return compile_plugin::run(command);
         }
-        let config = match self.args.check() {
+        let mut args = self.args;
+        if let Some(Command::Script(command)) = &self.command
+            && command.is_quiet()
+        {
+            args.observe.log_filter.get_or_insert_with(|| QUIET.to_owned());
+        }
+        let config = match args.check() {
             Ok(config) => config,
             Err(problems) => {
                 print_error(&problems);

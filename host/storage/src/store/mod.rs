@@ -88,6 +88,7 @@ pub mod spaces;
 mod sqlite;
 pub mod status;
 mod text_enum;
+pub mod temporary_databases;
 pub mod transfer;
 mod types;
 pub mod used_proofs;

@@ -14,6 +14,7 @@ mod pace;
 mod policy;
 mod rate_limit;
 mod response;
+mod stand_in;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use self::policy::OutboundPolicy;
 use self::policy::{AddressCheck, ChosenBy, Route, redacted};
 pub use self::rate_limit::{MAX_ASKED_WAIT, RATE_LIMIT_WAIT, asked_wait, asked_wait_up_to};
 pub use self::response::{ArrivingResponse, BodyMemory, FetchedResponse};
+pub use self::stand_in::{StandIn, StandInRequest};
 use belvedere_base::error_text;
 
 /// The `User-Agent` of all outbound requests.
@@ -105,6 +107,18 @@ pub struct Client {
 #[derive(Debug)]
 struct Inner {
     policy: Arc<OutboundPolicy>,
+    network: Network,
+}
+
+/// The network, or what answers in its place.
+#[derive(Debug)]
+enum Network {
+    Real(Connections),
+    StandIn(Arc<dyn StandIn>),
+}
+
+#[derive(Debug)]
+struct Connections {
     dns: Dns,
     /// One client for each route, because a reqwest client has one resolver and one connection pool: a connection to an
     /// exempt host is never reused for a guarded URL. There are two, and two more for each port of our own listeners.
@@ -127,8 +141,17 @@ impl Client {
                 clients.insert(route, reqwest_client(dns.for_reqwest(&policy, route))?);
             }
         }
-        let inner = Arc::new(Inner { policy, dns, clients });
-        Ok(Self { inner, chosen_by: ChosenBy::Other, is_paced: false, memory: None })
+        Ok(Self::of(policy, Network::Real(Connections { dns, clients })))
+    }
+
+    /// A client that opens no connection: the stand-in answers the requests that the policy permits.
+    pub fn standing_in(policy: OutboundPolicy, stand_in: Arc<dyn StandIn>) -> Self {
+        Self::of(Arc::new(policy), Network::StandIn(stand_in))
+    }
+
+    fn of(policy: Arc<OutboundPolicy>, network: Network) -> Self {
+        let inner = Arc::new(Inner { policy, network });
+        Self { inner, chosen_by: ChosenBy::Other, is_paced: false, memory: None }
     }
 
     /// The same client, exempt from the guard for the URLs of the configuration ([`OutboundPolicy::trusted`]). Use it
@@ -222,13 +245,21 @@ impl Client {
             return Err(NetError::Refused(format!("{}: the scheme is not https", redacted(&url))));
         }
         let route = self.inner.policy.check(&url, self.chosen_by)?;
-        let client = self.inner.clients.get(&route);
-        let client = client.ok_or_else(|| NetError::Setup("no client for the route".to_owned()))?;
-        let mut request = client.request(method, url).headers(headers).timeout(limits.total);
-        if let Some(body) = body {
-            request = request.body(body.0);
-        }
-        let mut response = request.send().await.map_err(from_reqwest)?;
+        let mut response = match &self.inner.network {
+            Network::StandIn(stand_in) => {
+                let body = body.and_then(|body| body.0.as_bytes().map(Bytes::copy_from_slice));
+                stand_in.answer(StandInRequest { method, url, headers, body })?.into_reqwest()
+            }
+            Network::Real(Connections { clients, .. }) => {
+                let client = clients.get(&route);
+                let client = client.ok_or_else(|| NetError::Setup("no client for the route".to_owned()))?;
+                let mut request = client.request(method, url).headers(headers).timeout(limits.total);
+                if let Some(body) = body {
+                    request = request.body(body.0);
+                }
+                request.send().await.map_err(from_reqwest)?
+            }
+        };
         if response.content_length().is_some_and(|length| length > limits.max_bytes as u64) {
             return Err(NetError::TooLarge(limits.max_bytes));
         }
@@ -262,7 +293,10 @@ impl Client {
     /// # Errors
     /// [`NetError::Dns`] when no name server gives an answer.
     pub async fn dns_txt(&self, name: &str) -> Result<Vec<String>, NetError> {
-        self.inner.dns.txt(name).await
+        match &self.inner.network {
+            Network::Real(connections) => connections.dns.txt(name).await,
+            Network::StandIn(stand_in) => stand_in.dns_txt(name),
+        }
     }
 
     /// Opens a TCP connection to the host of a ws, wss, http or https URL under the policy, for callers with a protocol
@@ -271,7 +305,10 @@ impl Client {
     /// # Errors
     /// As [`Self::get`].
     pub async fn connect(&self, url: &Url) -> Result<TcpStream, NetError> {
-        let Inner { policy, dns, .. } = &*self.inner;
+        let Inner { policy, network } = &*self.inner;
+        let Network::Real(Connections { dns, .. }) = network else {
+            return Err(NetError::Transport("there is no network".to_owned()));
+        };
         let route = policy.check(url, self.chosen_by)?;
         let port = url.port_or_known_default().unwrap_or(443);
         let addresses = match url.host() {

@@ -80,6 +80,14 @@ impl ArrivingResponse {
 }
 
 impl FetchedResponse {
+    /// The response as one that arrives.
+    pub(super) fn into_reqwest(self) -> reqwest::Response {
+        let mut response = http::Response::new(self.body);
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response.into()
+    }
+
     /// Parses the body of a successful response.
     ///
     /// # Errors

@@ -63,6 +63,8 @@ pub(in crate::scripts) fn throttled(wait: Duration) -> ScriptFailure {
 pub(in crate::scripts) struct RunReport<T> {
     pub(in crate::scripts) result: Result<T, ScriptFailure>,
     pub(in crate::scripts) usage: Usage,
+    /// Read for dry runs and observed runs only.
+    pub(in crate::scripts) instructions: Option<u32>,
 }
 
 /// Sets the fuel of a run, and how much of it a run may burn before it yields.
@@ -110,8 +112,10 @@ pub(in crate::scripts) async fn within_limits<T>(
         RunEnd::Failed(error) => Err(trap_failure(&error, metered.store.get().data())),
     };
     let store = metered.store.get_mut();
-    if let Some(dry_run) = store.data().dry_run().filter(|_| lineage.depth() == 0).cloned() {
-        let instructions = if factor > 1 { None } else { guest.instructions(store).await };
+    let dry_run = store.data().dry_run().filter(|_| lineage.depth() == 0).cloned();
+    let counts = factor == 1 && (dry_run.is_some() || store.data().is_observed());
+    let instructions = if counts { guest.instructions(store).await } else { None };
+    if let Some(dry_run) = dry_run {
         dry_run.set_usage(DryRunUsage { instructions, fuel: usage.fuel, guest_time, host_calls });
     }
     let result = match ended {
@@ -119,7 +123,7 @@ pub(in crate::scripts) async fn within_limits<T>(
         Err(failure) if failure.line.is_some() || failure.kind == FailureKind::Internal => Err(failure),
         Err(failure) => Err(ScriptFailure { line: guest.script_line(store).await, ..failure }),
     };
-    RunReport { result, usage }
+    RunReport { result, usage, instructions }
 }
 
 /// The failure of a run that was stopped because it computed for longer than one of its bounds.

@@ -22,8 +22,8 @@ use crate::scripts::registry::tally::Tally;
 use crate::scripts::scheduling::{InstancePermits, Lineage, TokenBuckets};
 use crate::scripts::unknown_names::UnknownName;
 use crate::scripts::{
-    CompiledScript, FailureKind, Invocation, Outcome, OutputSample, Schedule, ScriptFailure, ScriptSet,
-    Services, limits, named_space,
+    CompiledScript, EndedRun, FailureKind, Invocation, Outcome, OutputSample, Schedule, ScriptFailure,
+    ScriptSet, Services, limits, named_space,
 };
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
@@ -201,7 +201,7 @@ impl Engine {
                 instance.run(store, bytecode, &globals, &context, seed, sliced).await
             })
             .await;
-        let RunReport { result, usage } = ran?;
+        let RunReport { result, usage, instructions } = ran?;
         let bytes = result.as_ref().map_or(0, |returned| returned.body.len());
         if let large @ 1.. = bytes.saturating_sub(limits::FREE_ANSWER_BYTES) {
             self.0.answer_buckets.charge(&tenant, large as u64, services.clock.now());
@@ -213,6 +213,10 @@ impl Engine {
         let failed = returned.as_ref().is_err_and(|failure| !(has_caller && failure.is_intended()));
         let took = started.elapsed();
         script.tally.count(failed, usage.fuel, usage.guest_time, took, services.clock.now());
+        if let Some(observer) = &services.observer {
+            let (trigger, failure) = (Arc::clone(&script.name), returned.as_ref().err().cloned());
+            observer.ended(EndedRun { trigger, instructions, failure });
+        }
         let returned = returned?;
         Ok(Outcome { shape: returned.shape, body: returned.body, usage })
     }

@@ -314,6 +314,11 @@ impl RunState {
         self.services.as_ref()?.effects.dry_run()
     }
 
+    /// Whether an observer receives how the run ends.
+    pub(in crate::scripts) fn is_observed(&self) -> bool {
+        self.services.as_ref().is_some_and(|services| services.observer.is_some())
+    }
+
     /// The account that a dry run acts for as if it had a session.
     pub(super) fn dry_run_account(&self) -> Option<(DryRun, Did)> {
         let dry_run = self.dry_run()?;

@@ -5,6 +5,7 @@ mod index;
 mod outbound_http;
 mod plugins;
 mod profiles;
+mod run_observer;
 mod server;
 #[cfg(any(test, feature = "testing"))]
 mod stand_in;
@@ -20,6 +21,7 @@ pub use index::{Index, IndexError, RawAnswer};
 pub use outbound_http::OutboundHttp;
 pub use plugins::{Names, PluginCallError, PluginCalls, ServerPlugins};
 pub use profiles::{Profile, Profiles};
+pub use run_observer::{EndedRun, RunObserver};
 pub(in crate::scripts) use server::store_error;
 pub use server::{ServerIndex, ServerLabels, ServerLog};
 #[cfg(any(test, feature = "testing"))]
@@ -86,6 +88,7 @@ pub struct Services {
     /// Functions of plugins.
     pub plugins: Option<Arc<dyn PluginCalls>>,
     pub(in crate::scripts) effects: Effects,
+    pub(in crate::scripts) observer: Option<Arc<dyn RunObserver>>,
 }
 
 impl Services {
@@ -115,12 +118,20 @@ impl Services {
             spaces: None,
             plugins: None,
             effects: Effects::Real,
+            observer: None,
         }
     }
 
     #[must_use]
     pub fn with_variables(mut self, variables: Variables) -> Self {
         self.variables = variables;
+        self
+    }
+
+    /// The observer receives each run, also those that a run calls.
+    #[must_use]
+    pub fn with_observer(mut self, observer: Arc<dyn RunObserver>) -> Self {
+        self.observer = Some(observer);
         self
     }
 
@@ -252,6 +263,7 @@ impl Services {
             spaces: None,
             plugins: self.plugins.clone(),
             effects: Effects::Reported(dry_run.clone()),
+            observer: self.observer.clone(),
         }
     }
 }

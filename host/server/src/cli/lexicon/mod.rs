@@ -11,13 +11,40 @@ mod pull;
 mod push;
 mod remote;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
 use super::remote::Server;
 use belvedere_instance::config::Config;
+use belvedere_protocol::atproto::Nsid;
+use belvedere_protocol::atproto::lexicon::{LexiconDoc, LexiconKind};
+
+/// A valid lexicon of a folder.
+#[derive(Debug)]
+pub(super) struct FolderLexicon {
+    pub(super) id: Nsid,
+    pub(super) kind: LexiconKind,
+    pub(super) text: String,
+}
+
+/// The lexicons of a folder. Prints problems; `None` if there are any.
+///
+/// # Errors
+/// When the folder or a file can't be read.
+pub(super) fn read_folder(dir: &Path) -> anyhow::Result<Option<Vec<FolderLexicon>>> {
+    let folder = files::read(&[dir.to_owned()])?;
+    if check::report(&folder) > 0 {
+        return Ok(None);
+    }
+    let first = folder.by_id().into_values().filter_map(|copies| copies.first().copied());
+    let lexicon = |file: &files::LexiconFile| {
+        let kind = LexiconDoc::parse(&file.document).ok()?.kind;
+        Some(FolderLexicon { id: file.id.clone(), kind, text: file.text.clone() })
+    };
+    Ok(Some(first.filter_map(lexicon).collect()))
+}
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -1,5 +1,5 @@
 //! `belvedere script init`: writes the annotations and settings with which the Lua language server completes and checks
-//! scripts in an editor.
+//! scripts in an editor, and a first test.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,6 +21,25 @@ const SETTINGS: &str = r#"{
 }
 "#;
 
+/// The annotations of the functions of test files.
+const TEST_ANNOTATIONS: &str = include_str!("../../../../../guest-lua/test.d.lua");
+
+/// The first test of a folder without tests.
+const FIRST_TEST: &str = r#"-- Tests of this folder's scripts. They run with: belvedere script test .
+-- library/test.d.lua describes the functions.
+
+test("the time stands still", function()
+  given.time("2026-01-31T12:00:00Z")
+  expect(now()).matches("^2026%-01%-31T12:00:00")
+end)
+
+-- test("lists notes", function()
+--   given.record("at://did:plc:alice/com.example.note/1", { text = "hello" })
+--   local answer = call.query("com.example.listNotes", { limit = 5 })
+--   expect(answer.body.notes[1].text).equals("hello")
+-- end)
+"#;
+
 /// Without a server the annotations have no plugins.
 pub(super) async fn run(dir: &Path, server: Option<&Server>, config: &Config) -> anyhow::Result<ExitCode> {
     annotations::write(dir, server, config).await?;
@@ -32,6 +51,10 @@ pub(super) async fn run(dir: &Path, server: Option<&Server>, config: &Config) ->
         ));
     } else {
         annotations::write_file(&settings, SETTINGS)?;
+    }
+    annotations::write_file(&dir.join("library/test.d.lua"), TEST_ANNOTATIONS)?;
+    if !dir.join("test").exists() && !dir.join("tests").exists() {
+        annotations::write_file(&dir.join("test/first.lua"), FIRST_TEST)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -56,8 +79,12 @@ mod tests {
         let first = fs::read_to_string(&annotations).unwrap();
         fs::write(&annotations, "old").unwrap();
         fs::write(&settings, "{}").unwrap();
+        let first_test = dir.path().join("test/first.lua");
+        assert_eq!(fs::read_to_string(&first_test).unwrap(), FIRST_TEST);
+        fs::remove_file(&first_test).unwrap();
         run(dir.path(), None, &config).await.unwrap();
         assert_eq!(fs::read_to_string(&annotations).unwrap(), first);
         assert_eq!(fs::read_to_string(&settings).unwrap(), "{}");
+        assert!(!first_test.exists(), "a folder of tests is left as it is");
     }
 }

@@ -14,6 +14,7 @@ mod push;
 mod reindex;
 mod remote;
 mod rollback;
+mod test;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,6 +74,8 @@ pub(super) enum Command {
         #[command(flatten)]
         server: Server,
     },
+    /// Run the tests of a folder of scripts, without a server and without a network; exit status 0: passed, 1: failed, 2: not run
+    Test(test::Options),
     /// Write type annotations and editor settings into a folder of scripts, with the functions of a server's plugins
     Init {
         /// The folder; created if it does not exist
@@ -90,6 +93,13 @@ pub(super) enum Command {
     },
 }
 
+impl Command {
+    /// Whether the log lines of the application would hide what the command prints.
+    pub(super) fn is_quiet(&self) -> bool {
+        matches!(self, Self::Test(_))
+    }
+}
+
 pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {
     match command {
         Command::Check { paths } => check::run(&paths, config).await,
@@ -102,6 +112,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
             reindex::run(chosen, &server, wait, config).await
         }
         Command::Rollback { trigger, to, server } => rollback::run(&trigger, to, &server, config).await,
+        Command::Test(options) => Ok(test::run(&options, config).await),
         Command::Init { dir, server } => init::run(&dir, server.given().as_ref(), config).await,
         Command::Pull { dir, server } => pull::run(&dir, &server, config).await,
     }

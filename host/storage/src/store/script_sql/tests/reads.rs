@@ -107,12 +107,12 @@ async fn mistakes_show_without_parameters() {
         let mistake = async |sql: &str| mistake(&db, &Tenant::Instance, sql).await.unwrap();
         for (sql, message) in [
             ("SELECT uir FROM records WHERE did = $1", "uir"),
-            ("SELECT l.uri FROM script_likes AS l WHERE l.m > ?", "m"),
+            ("SELECT l.uri FROM script_likes AS l WHERE l.missing > $1", "missing"),
             ("SELECT uri FROM script_like", "script_like"),
             ("SELECT nonsense(uri) FROM records", "nonsense"),
             ("SELEC uri FROM records", "SELEC"),
-            ("SELECT secret FROM api_keys WHERE id = ?", "api_keys"),
-            ("SELECT uri FROM records WHERE matches(record, ?, 'a') AND nonsense(?)", "nonsense"),
+            ("SELECT secret FROM api_keys WHERE id = $1", "api_keys"),
+            ("SELECT uri FROM records WHERE matches(record, $1, 'a') AND nonsense($2)", "nonsense"),
             ("SELECT 1; SELECT 2", "one statement"),
         ] {
             let found = mistake(sql).await.unwrap_or_else(|| panic!("{sql} has no mistake"));
@@ -120,10 +120,10 @@ async fn mistakes_show_without_parameters() {
         }
         for sql in [
             "SELECT uri, record->>'text' AS text FROM records WHERE did = $2 AND rkey = $1 LIMIT $3",
-            "SELECT sum(n + ?) FROM script_likes WHERE uri IN (?, ?) ORDER BY count(*) LIMIT ? OFFSET ?",
+            "SELECT sum(n + $1) AS n FROM script_likes WHERE uri IN ($2, $3) LIMIT $4 OFFSET $5",
             "SELECT n / $1 FROM script_likes WHERE n = $1000000000",
-            "SELECT uri FROM records WHERE matches(record, ?, ?) LIMIT ?",
-            "INSERT INTO nothing (a) VALUES (?)",
+            "SELECT uri FROM records WHERE matches(record, $1, $2) LIMIT $3",
+            "INSERT INTO nothing (a) VALUES ($1)",
         ] {
             assert_eq!(mistake(sql).await, None, "{sql}");
         }

@@ -1,0 +1,19 @@
+//! Receives how each run ended, for tests of scripts.
+
+use std::sync::Arc;
+
+use crate::scripts::ScriptFailure;
+
+/// A run that has ended.
+#[derive(Clone, Debug)]
+pub struct EndedRun {
+    pub trigger: Arc<str>,
+    /// The instructions that it executed; `None` for a run that counts them between calls of the host only, such as a job.
+    pub instructions: Option<u32>,
+    pub failure: Option<ScriptFailure>,
+}
+
+/// Receives runs, and those that they call, in the order in which they end. Must not block.
+pub trait RunObserver: Send + Sync {
+    fn ended(&self, run: EndedRun);
+}

@@ -1,0 +1,76 @@
+//! An application without a network and without background work, for tests of scripts.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{App, StartError};
+use belvedere_base::clock::Clock;
+use belvedere_base::lifecycle::Lifecycle;
+use belvedere_base::random::Random;
+use belvedere_instance::config::Config;
+use belvedere_instance::pds::Sessions;
+use belvedere_scripting::scripts::{Engine, LogSink, RunObserver, ScriptRegistry, Xrpc};
+use belvedere_storage::store::StoreError;
+use belvedere_web::net::StandIn;
+
+/// Jobs that run one after the other: more only come of jobs that queue each other for ever.
+const MAX_QUEUED_JOBS: usize = 1_000;
+
+/// The parts that stand in for what is outside of the process, and those that several applications share.
+#[derive(Clone)]
+pub struct StandIns {
+    pub clock: Clock,
+    pub random: Random,
+    pub network: Arc<dyn StandIn>,
+    /// The sessions with users' PDSs.
+    pub sessions: Sessions,
+    /// Receives the log lines of scripts.
+    pub log: Arc<dyn LogSink>,
+    /// Receives the runs of scripts.
+    pub observer: Arc<dyn RunObserver>,
+    pub engine: Engine,
+    /// The compiled scripts: those of the database that are among them are not compiled again.
+    pub scripts: Arc<ScriptRegistry>,
+}
+
+impl fmt::Debug for StandIns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StandIns")
+    }
+}
+
+impl App {
+    /// Opens an application on the database of the configuration. It has no workers and no periodic work, and opens no
+    /// connection but those to its database.
+    ///
+    /// # Errors
+    /// The error names what is missing.
+    pub async fn embed(
+        config: Config,
+        lifecycle: Lifecycle,
+        xrpc: Arc<dyn Xrpc>,
+        stand_ins: StandIns,
+    ) -> Result<Arc<Self>, StartError> {
+        let (app, _followers) = Box::pin(Self::open(config, 0, lifecycle, xrpc, Some(stand_ins))).await?;
+        Ok(app)
+    }
+
+    /// Runs the jobs that are queued. Returns how many.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn run_queued_jobs(&self) -> Result<usize, StoreError> {
+        self.scripting.workers(self).run_queued(MAX_QUEUED_JOBS).await
+    }
+
+    /// Ends an embedded application: what is written to the index is stored.
+    pub async fn close(&self) {
+        self.lifecycle.drain.cancel();
+        self.stream.finish().await;
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.events.flush().await;
+        self.repos.detach();
+        self.db.close().await;
+    }
+}
