@@ -71,6 +71,13 @@ impl FaultCode {
     pub(super) fn parse(text: &str) -> Option<Self> {
         match text {
             "rate-limited" | "timed-out" => Some(Self::Unavailable),
+            // Of the modules of v3.
+            "PDS_ERROR" => Some(Self::Upstream),
+            "BAD_INPUT" => Some(Self::BadInput),
+            "FORBIDDEN" => Some(Self::Forbidden),
+            "NO_SESSION" => Some(Self::NoSession),
+            "LIMIT" => Some(Self::Limit),
+            "UNAVAILABLE" | "RATE_LIMITED" | "TIMED_OUT" => Some(Self::Unavailable),
             _ => Self::ALL.into_iter().find(|code| code.as_str() == text),
         }
     }
