@@ -21,9 +21,12 @@ function v3.adapt(run, old, new)
     local failure = results[2]
     if type(failure) == "table" and type(failure.code) == "string" then
       failure.code = CODES[failure.code] or upper(gsub(failure.code, "-", "_"))
-      local first, last = find(failure.message, old, 1, true)
-      if first then
-        failure.message = sub(failure.message, 1, first - 1) .. new .. sub(failure.message, last + 1)
+      -- After the position, if there is one: a trigger's name may contain `old`.
+      local message = failure.message
+      local _, position = find(message, ": " .. old, 1, true)
+      local last = position or sub(message, 1, #old) == old and #old
+      if last then
+        failure.message = sub(message, 1, last - #old) .. new .. sub(message, last + 1)
       end
     end
     error(failure, 0)

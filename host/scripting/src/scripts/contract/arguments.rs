@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use crate::scripts::Variables;
 use crate::scripts::invocation::{Invocation, TriggerEvent, field, render_params, text};
-use crate::scripts::services::Variables;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
 

@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::Contract;
 use super::tokens::{Tokens, parameters};
-use crate::scripts::{CompiledScript, FailureKind, ScriptFailure};
+use crate::scripts::{FailureKind, ScriptFailure};
 
 /// Each global of v2, and what v3 has instead. `guest-lua/prelude/v3/globals.lua` removes them.
 pub(in crate::scripts) const REMOVED: [(&str, &str); 36] = [
@@ -46,18 +45,14 @@ pub(in crate::scripts) const REMOVED: [(&str, &str); 36] = [
     ("view", "require(\"belvedere.view\")"),
 ];
 
-/// Refuses a v3 script that uses a global of v2 which it does not declare itself.
+/// Refuses the source of a v3 script that uses a global of v2 which it does not declare itself. `script` is its id.
 ///
 /// # Errors
 /// The line of the first, and what v3 has instead.
-pub(in crate::scripts) fn check_globals(script: &CompiledScript) -> Result<(), ScriptFailure> {
-    if script.contract != Contract::V3 {
-        return Ok(());
-    }
-    let Some((name, line)) = removed_global(&script.source) else { return Ok(()) };
+pub(in crate::scripts) fn check_globals(script: &str, source: &str) -> Result<(), ScriptFailure> {
+    let Some((name, line)) = removed_global(source) else { return Ok(()) };
     let instead = REMOVED.iter().find(|(removed, _)| *removed == name).map_or("", |(_, instead)| instead);
-    let text = format!("{name} is no global of a v3 script: use {instead}");
-    let message = format!("{}:{line}: {text}", script.name);
+    let message = format!("{script}:{line}: {name} is no global of a v3 script: use {instead}");
     Err(ScriptFailure { line: Some(line), ..ScriptFailure::new(FailureKind::Syntax, message) })
 }
 
@@ -78,20 +73,37 @@ fn removed_global(source: &str) -> Option<(&str, u32)> {
 /// The names that a source declares: locals, parameters, variables of loops, functions and globals.
 fn declared<'a>(tokens: &[(&'a str, usize)]) -> HashSet<&'a str> {
     let mut own = HashSet::new();
+    // An assignment in braces is a field of a table.
+    let mut braces = 0_usize;
     for (at, (token, _)) in tokens.iter().enumerate() {
         let after = || tokens[at + 1..].iter().map(|(token, _)| *token);
         match *token {
-            "local" | "for" => {
-                own.extend(after().take_while(|token| !matches!(*token, "=" | "in" | "function")).take(64))
-            }
+            "{" => braces += 1,
+            "}" => braces = braces.saturating_sub(1),
+            "local" | "for" => own.extend(names(after())),
             "function" => {
                 own.extend(after().next().filter(|name| *name != "("));
                 own.extend(parameters(after().skip_while(|token| *token != "(").skip(1)));
+            }
+            name if braces == 0 && after().next() == Some("=") => {
+                own.insert(name);
             }
             _ => {}
         }
     }
     own
+}
+
+/// The names of a list with commas.
+fn names<'a>(mut tokens: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    while let Some(name) = tokens.next() {
+        found.push(name);
+        if tokens.next() != Some(",") {
+            break;
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -105,6 +117,7 @@ mod tests {
             ("function handle(input, ctx) return { at = now() } end", "now", 1),
             ("function handle(_, ctx) return params.x end", "params", 1),
             ("local a = 1\nlog('x')", "log", 2),
+            ("local x\nreturn db", "db", 2),
         ] {
             assert_eq!(removed_global(source), Some((name, line)), "{source}");
         }
@@ -118,9 +131,8 @@ mod tests {
             "for",
             "function",
             "function (",
-            "db.x",
         ] {
-            assert_eq!(removed_global(source).filter(|_| source != "db.x"), None, "{source}");
+            assert_eq!(removed_global(source), None, "{source}");
         }
     }
 }

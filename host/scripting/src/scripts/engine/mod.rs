@@ -101,7 +101,9 @@ impl Engine {
         let script = self.compile(trigger, source).await;
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
         others.check_required(&script)?;
-        contract::check_globals(&script)?;
+        if script.contract == Contract::V3 {
+            contract::check_globals(&script.name, source)?;
+        }
         if script.trigger.kind() == TriggerKind::Schedule {
             let schedule = Schedule::of(source, Clock::system().now());
             schedule.map_err(|invalid| ScriptFailure::new(FailureKind::Syntax, invalid.to_string()))?;
