@@ -51,8 +51,8 @@ env = nil
 
 -- Time and record keys ----------------------------------------------------------------------------------------------
 
----The value that the library `lib:NAME` returns. It runs once in a run, when it is required for the first time. Raises `bad-input` when
----there is none.
+---The value that the library `lib:NAME` returns, or a module of v3 such as `happyview.db`. A library runs once in a run, when it is required for
+---the first time. Raises `bad-input` when there is none.
 ---@param name string
 ---@return any
 function require(name) end

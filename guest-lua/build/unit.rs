@@ -75,8 +75,8 @@ pub(crate) fn write(folders: &Folders<'_>) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The prelude's files as C arrays, sorted by name so that the build is reproducible. They work in any order.
-fn prelude_files(folder: &Path) -> Result<String> {
+/// The Lua files of a folder, sorted by name so that the build is reproducible.
+fn lua_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
@@ -85,6 +85,13 @@ fn prelude_files(folder: &Path) -> Result<String> {
         }
     }
     paths.sort();
+    Ok(paths)
+}
+
+/// The prelude's files as C arrays. Those of a folder work in any order; those of `v3` come last, because they adapt the others.
+fn prelude_files(folder: &Path) -> Result<String> {
+    let mut paths = lua_files(folder)?;
+    paths.extend(lua_files(&folder.join("v3"))?);
     let mut arrays = String::new();
     let mut list = "static const struct prelude_file {\n  const unsigned char *source;\n  size_t length;\n} \
                     prelude_files[] = {\n"

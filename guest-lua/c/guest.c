@@ -14,6 +14,7 @@ enum {
 static lua_State *main_state;
 static int reseed_ref = LUA_NOREF;
 static int hooks_ref = LUA_NOREF;
+static int arguments_ref = LUA_NOREF;
 
 static int on_panic(lua_State *L) {
   (void)L;
@@ -143,6 +144,7 @@ typedef struct {
   const guest_list_u8_t *context;
   uint64_t seed;
   int is_library;
+  int is_v3;
   Buffer out;
   int shape;
   int missing_handle;
@@ -242,6 +244,35 @@ static void set_globals(lua_State *L) {
   lua_pop(L, 2);
 }
 
+/* Keeps the arguments of a v3 script's handle, and shows the hooks of jobs their table. Nothing in a check. */
+static void take_arguments(lua_State *L) {
+  if (!current.globals) return;
+  json_decode(L, (const char *)current.globals->ptr, current.globals->len, 1, "the run's arguments");
+  lua_getfield(L, -1, "ctx");
+  lua_getfield(L, -1, "job");
+  lua_setglobal(L, "job");
+  lua_pop(L, 1);
+  arguments_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+/* Pushes the arguments of handle, and returns their number. */
+static int push_arguments(lua_State *L) {
+  if (!current.is_v3) return 0;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, arguments_ref);
+  lua_getfield(L, -1, "input");
+  lua_getfield(L, -2, "ctx");
+  lua_remove(L, -3);
+  return 2;
+}
+
+/* Removes the globals of v2. */
+static void leave_v2(lua_State *L) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, hooks_ref);
+  lua_getfield(L, -1, "v3");
+  lua_call(L, 0, 0);
+  lua_settop(L, 0);
+}
+
 /* Calls the prelude's start hooks with the run's context. */
 static void run_hooks(lua_State *L) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, hooks_ref);
@@ -260,8 +291,10 @@ static int run_protected(lua_State *L) {
   lua_pushinteger(L, (lua_Integer)current.seed);
   lua_pushinteger(L, 0);
   lua_call(L, 2, 0);
-  set_globals(L);
+  if (current.is_v3) take_arguments(L);
+  else set_globals(L);
   if (current.context) run_hooks(L);
+  if (current.is_v3) leave_v2(L);
   if (luaL_loadbufferx(L, (char *)current.bytecode.ptr, current.bytecode.len, "=script", "b") != LUA_OK) lua_error(L);
   meter_script = getstr(clLvalue(s2v(L->top.p - 1))->p->source);
   if (current.checked) lua_pushvalue(L, -1);
@@ -278,7 +311,7 @@ static int run_protected(lua_State *L) {
     const Proto *function = clLvalue(handle)->p;
     if (function->source && getstr(function->source) == meter_script) current.handle_line = function->linedefined;
   }
-  lua_call(L, 0, 1);
+  lua_call(L, push_arguments(L), 1);
   int type = lua_type(L, -1);
   current.shape = type == LUA_TNIL     ? BELVEDERE_SCRIPT_TYPES_SHAPE_NOTHING
                   : type == LUA_TTABLE ? BELVEDERE_SCRIPT_TYPES_SHAPE_TABLE
@@ -328,15 +361,16 @@ static bool run(Run inputs, uint32_t instructions, bool sliced, guest_failure_t 
   return false;
 }
 
-bool exports_guest_check(guest_list_u8_t *bytecode, uint32_t instructions, bool is_library,
+bool exports_guest_check(guest_list_u8_t *bytecode, uint32_t instructions, bool is_library, bool v3,
                          belvedere_script_types_checked_t *ret, guest_failure_t *err) {
   *ret = (belvedere_script_types_checked_t){0};
-  return run((Run){.bytecode = *bytecode, .checked = ret, .is_library = is_library}, instructions, false, err);
+  Run inputs = {.bytecode = *bytecode, .checked = ret, .is_library = is_library, .is_v3 = v3};
+  return run(inputs, instructions, false, err);
 }
 
 bool exports_guest_run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, guest_list_u8_t *context, uint64_t seed,
-                       uint32_t instructions, bool sliced, guest_reply_t *ret, guest_failure_t *err) {
-  Run inputs = {.bytecode = *bytecode, .globals = globals, .context = context, .seed = seed};
+                       uint32_t instructions, bool sliced, bool v3, guest_reply_t *ret, guest_failure_t *err) {
+  Run inputs = {.bytecode = *bytecode, .globals = globals, .context = context, .seed = seed, .is_v3 = v3};
   if (!run(inputs, instructions, sliced, err)) return false;
   ret->shape = (uint8_t)current.shape;
   buffer_release(&current.out, &ret->body.ptr, &ret->body.len);

@@ -196,24 +196,37 @@ static int prelude_on_start(lua_State *L) {
   return 0;
 }
 
+/* on_v3(hook): registers the function that removes the globals of v2 before a v3 script starts. */
+static int prelude_on_v3(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  lua_setfield(L, lua_upvalueindex(1), "v3");
+  return 0;
+}
+
 /* Runs the prelude. Each file is a chunk that is called with the host's interfaces and the internals, and sets globals.
    It keeps both in locals, where scripts can't reach them. Returns a registry reference to the array of start hooks. */
 static int prelude_open(lua_State *L) {
   lua_newtable(L);
   lua_pushvalue(L, -1);
   int hooks = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_pushvalue(L, -1);
+  lua_pushcclosure(L, prelude_on_v3, 1);
+  lua_insert(L, -2);
   lua_pushcclosure(L, prelude_on_start, 1);
   push_host(L);
   push_internals(L);
   lua_pushvalue(L, -3);
   lua_setfield(L, -2, "on_start");
+  lua_pushvalue(L, -4);
+  lua_setfield(L, -2, "on_v3");
   for (const struct prelude_file *file = prelude_files; file->source; file++) {
     if (luaL_loadbufferx(L, (const char *)file->source, file->length, PRELUDE_NAME, "t") != LUA_OK) lua_error(L);
     lua_pushvalue(L, -3);
     lua_pushvalue(L, -3);
     lua_call(L, 2, 0);
   }
-  lua_pop(L, 3);
+  lua_pop(L, 4);
   open_entries(L);
   return hooks;
 }

@@ -95,6 +95,9 @@ local function parse(text)
   return at * SECOND + tonumber(sub((fraction or "") .. "000000", 1, 6))
 end
 
+-- For the modules of v3.
+internal.time = { micros = micros, parse = parse, from_micros = from_micros }
+
 TID = setmetatable({
   toNumber = to_number,
   fromNumber = from_number,

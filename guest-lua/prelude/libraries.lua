@@ -1,4 +1,4 @@
--- require: the values of libraries.
+-- require: the values of libraries and of the modules of v3.
 local host, internal = ...
 local load = host.libraries.load
 local chunk, raise, text = internal.chunk, internal.raise, internal.text
@@ -7,10 +7,17 @@ local chunk, raise, text = internal.chunk, internal.raise, internal.text
 local RUNNING = {}
 local values = {}
 
+-- The modules by name: functions that make them. They are made when they are required, so that other runs have no cost.
+local modules = {}
+internal.modules = modules
+
 -- The value that a library returns. It runs when it is required for the first time in a run.
 function require(name)
   local value = values[text(name, "require: name")]
-  if value == nil then
+  if value == nil and modules[name] then
+    value = modules[name]()
+    values[name] = value
+  elseif value == nil then
     local main = chunk(load(name))
     values[name] = RUNNING
     value = main(name)

@@ -70,7 +70,15 @@ impl FaultCode {
     /// [`Self::Unavailable`]. `None` for any other text: a script can put anything into `fault.code`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         match text {
-            "rate-limited" | "timed-out" => Some(Self::Unavailable),
+            // Those in capital letters are of the modules of v3.
+            "rate-limited" | "timed-out" | "UNAVAILABLE" | "RATE_LIMITED" | "TIMED_OUT" => {
+                Some(Self::Unavailable)
+            }
+            "PDS_ERROR" => Some(Self::Upstream),
+            "BAD_INPUT" => Some(Self::BadInput),
+            "FORBIDDEN" => Some(Self::Forbidden),
+            "NO_SESSION" => Some(Self::NoSession),
+            "LIMIT" => Some(Self::Limit),
             _ => Self::ALL.into_iter().find(|code| code.as_str() == text),
         }
     }

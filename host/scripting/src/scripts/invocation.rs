@@ -62,7 +62,7 @@ pub enum TriggerEvent<'a> {
 }
 
 impl TriggerEvent<'_> {
-    fn render(&self, out: &mut Vec<u8>) {
+    pub(super) fn render(&self, out: &mut Vec<u8>) {
         let mut texts = |fields: &[(&str, &str)]| {
             for (name, value) in fields {
                 field(out, name);
@@ -160,19 +160,19 @@ impl Invocation<'_> {
     }
 }
 
-fn field(out: &mut Vec<u8>, name: &str) {
+pub(super) fn field(out: &mut Vec<u8>, name: &str) {
     out.push(b',');
     text(out, name);
     out.push(b':');
 }
 
-fn text(out: &mut Vec<u8>, value: &str) {
+pub(super) fn text(out: &mut Vec<u8>, value: &str) {
     // Writing a string to a Vec can't fail.
     let _ = serde_json::to_writer(out, value);
 }
 
 /// Every value is a string; a repeated name becomes an array of strings, in order.
-fn render_params(out: &mut Vec<u8>, params: &[(String, String)]) {
+pub(super) fn render_params(out: &mut Vec<u8>, params: &[(String, String)]) {
     let mut grouped: Vec<(&str, Vec<&str>)> = Vec::with_capacity(params.len());
     let mut positions: HashMap<&str, usize> = HashMap::with_capacity(params.len());
     for (name, value) in params {

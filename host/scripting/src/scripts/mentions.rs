@@ -81,7 +81,7 @@ pub fn mentions(source: &str) -> Vec<Mention<'_>> {
 
 /// A place in a source, by the tokens before it.
 #[derive(Default)]
-struct Place<'a> {
+pub(super) struct Place<'a> {
     /// The blocks and brackets around it.
     depth: usize,
     /// The last token, without the content of strings.
@@ -89,7 +89,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn pass(&mut self, token: &'a str) {
+    pub(super) fn pass(&mut self, token: &'a str) {
         match token {
             // The blocks of `while` and `for` begin with `do`.
             "function" | "if" | "do" | "repeat" | "{" | "(" | "[" => self.depth += 1,
@@ -100,12 +100,12 @@ impl<'a> Place<'a> {
     }
 
     /// Whether an assignment that begins here is to a global variable, at the top level.
-    fn begins_global(&self) -> bool {
+    pub(super) fn begins_global(&self) -> bool {
         self.depth == 0 && !matches!(self.last, "local" | ",")
     }
 }
 
-fn is_name(c: char) -> bool {
+pub(super) fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
@@ -182,7 +182,7 @@ fn whole_literal(text: &str) -> Option<&str> {
 }
 
 /// The text after a comment that begins here.
-fn skip_comment(text: &str) -> Option<&str> {
+pub(super) fn skip_comment(text: &str) -> Option<&str> {
     let body = text.strip_prefix("--")?;
     if let Some(after) = skip_long_string(body) {
         return Some(after);
@@ -191,7 +191,7 @@ fn skip_comment(text: &str) -> Option<&str> {
 }
 
 /// The text after a long bracket that begins here: `[[…]]`, `[==[…]==]`.
-fn skip_long_string(text: &str) -> Option<&str> {
+pub(super) fn skip_long_string(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('[')?;
     let level = inner.len() - inner.trim_start_matches('=').len();
     let body = inner[level..].strip_prefix('[')?;
@@ -200,7 +200,7 @@ fn skip_long_string(text: &str) -> Option<&str> {
 }
 
 /// The content of a quoted literal that begins here, if it has no escapes, and what follows it.
-fn string_literal(text: &str) -> (Option<&str>, &str) {
+pub(super) fn string_literal(text: &str) -> (Option<&str>, &str) {
     let Some(quote) = text.chars().next() else { return (None, "") };
     let body = &text[1..];
     let mut escaped = false;

@@ -7,6 +7,7 @@
 
 pub mod annotations;
 mod bindings;
+mod contract;
 mod dry_run;
 mod effects;
 mod engine;

@@ -15,8 +15,9 @@ pub use image::prepare;
 use config::wasm_config;
 use instance_run::RunReport;
 
+use crate::scripts::contract::{self, Contract};
 use crate::scripts::host::tid::TidClock;
-use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
+use crate::scripts::host::{Guest, Instance, RunInfo, RunInputs, RunState};
 use crate::scripts::mentions::{called_methods, required_libraries, takes_raw_params};
 use crate::scripts::registry::tally::Tally;
 use crate::scripts::scheduling::{InstancePermits, Lineage, TokenBuckets};
@@ -109,6 +110,9 @@ impl Engine {
         let script = self.compile(trigger, source).await;
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
         others.check_required(&script)?;
+        if script.contract == Contract::V3 {
+            contract::check_globals(&script.name, source)?;
+        }
         if script.trigger.kind() == TriggerKind::Schedule {
             let schedule = Schedule::of(source, Clock::system().now());
             schedule.map_err(|invalid| ScriptFailure::new(FailureKind::Syntax, invalid.to_string()))?;
@@ -116,7 +120,7 @@ impl Engine {
         let is_library = script.trigger.kind() == TriggerKind::Library;
         let unknown_names = self
             .without_services(&script.trigger, others, async |instance, store| {
-                instance.check(store, bytecode, is_library).await
+                instance.check(store, bytecode, is_library, script.contract).await
             })
             .await?;
         Ok(CheckedScript { script: Arc::new(script), unknown_names })
@@ -143,6 +147,7 @@ impl Engine {
             methods: called_methods(source),
             required: required_libraries(source),
             raw_params: takes_raw_params(source),
+            contract: Contract::of(source),
             kept_a_row: AtomicBool::new(false),
             outputs: OutputSample::default(),
         }
@@ -186,8 +191,13 @@ impl Engine {
         let space = named_space::of(&invocation, &info.caller, services).await?;
         let context = context(&info, services, has_session);
         let state = RunState::new(info, services, Arc::clone(&self.0.tids), session);
-        let (globals, seed) =
-            (invocation.globals(&services.variables, space.as_ref()), services.random.u64());
+        let variables = &services.variables;
+        let globals = match script.contract {
+            Contract::V2 => invocation.globals(variables, space.as_ref()),
+            Contract::V3 => invocation.arguments(&script.trigger, variables, space.as_ref(), has_session),
+        };
+        let (seed, contract) = (services.random.u64(), script.contract);
+        let inputs = RunInputs { globals, context, seed, sliced, contract };
         let started = Instant::now();
         // Charged when this future ends, and also when it is dropped because the caller disconnected.
         let fuel_charge = FuelCharge {
@@ -198,7 +208,7 @@ impl Engine {
         };
         let ran = self
             .run_in_instance(state, &fuel_charge.fuel, async |instance, store| {
-                instance.run(store, bytecode, &globals, &context, seed, sliced).await
+                instance.run(store, bytecode, &inputs).await
             })
             .await;
         let RunReport { result, usage, instructions } = ran?;
@@ -208,7 +218,7 @@ impl Engine {
         }
         let returned =
             result.and_then(|returned| instance_run::check_result(&returned.body).map(|()| returned));
-        let returned = returned.map_err(|failure| failure.located(&script.trigger));
+        let returned = returned.map_err(|failure| contract.failure(failure.located(&script.trigger)));
         let has_caller = matches!(kind, TriggerKind::Query | TriggerKind::Procedure);
         let failed = returned.as_ref().is_err_and(|failure| !(has_caller && failure.is_intended()));
         let took = started.elapsed();

@@ -11,6 +11,7 @@ use crate::scripts::bindings::belvedere::script::types::{
     Failure, FailureKind as Kind, Field as WitField, Raised, Shape as WitShape,
 };
 use crate::scripts::bindings::{Guest as ScriptBindings, GuestIndices};
+use crate::scripts::contract::Contract;
 use crate::scripts::failure::{FailureAnswer, FailureKind, FaultCode, ScriptFailure};
 use crate::scripts::invocation::ReturnKind;
 use crate::scripts::limits;
@@ -27,6 +28,19 @@ pub(in crate::scripts) struct Guest {
 
 /// One instance of the guest, in one store.
 pub(in crate::scripts) struct Instance(ScriptBindings);
+
+/// What a run gets beside its code.
+pub(in crate::scripts) struct RunInputs {
+    /// The JSON object of its globals, or in v3 of the arguments of `handle`.
+    pub(in crate::scripts) globals: Vec<u8>,
+    /// The JSON object for the start hooks of the prelude.
+    pub(in crate::scripts) context: Vec<u8>,
+    /// The seed of `math.random`.
+    pub(in crate::scripts) seed: u64,
+    /// Whether the limit of instructions is for each stretch between two calls of the host.
+    pub(in crate::scripts) sliced: bool,
+    pub(in crate::scripts) contract: Contract,
+}
 
 /// The value that a run returned.
 pub(in crate::scripts) struct ReturnValue {
@@ -91,8 +105,10 @@ impl Instance {
         store: &mut Store<RunState>,
         bytecode: &[u8],
         is_library: bool,
+        contract: Contract,
     ) -> Result<Result<Vec<UnknownName>, ScriptFailure>> {
-        let checked = self.0.call_check(store, bytecode, limits::INSTRUCTIONS, is_library).await?;
+        let v3 = contract == Contract::V3;
+        let checked = self.0.call_check(store, bytecode, limits::INSTRUCTIONS, is_library, v3).await?;
         Ok(checked.map(|checked| UnknownName::all(checked.unknown, &checked.known)).map_err(failure))
     }
 
@@ -100,14 +116,14 @@ impl Instance {
         &self,
         store: &mut Store<RunState>,
         bytecode: &[u8],
-        globals: &[u8],
-        context: &[u8],
-        seed: u64,
-        sliced: bool,
+        inputs: &RunInputs,
     ) -> Result<Result<ReturnValue, ScriptFailure>> {
+        let RunInputs { globals, context, seed, sliced, contract } = inputs;
+        let v3 = *contract == Contract::V3;
+        let instructions = limits::INSTRUCTIONS;
         let reply = self
             .0
-            .call_run(&mut *store, bytecode, globals, context, seed, limits::INSTRUCTIONS, sliced)
+            .call_run(&mut *store, bytecode, globals, context, *seed, instructions, *sliced, v3)
             .await?;
         Ok(reply
             .map(|reply| ReturnValue {

@@ -41,6 +41,6 @@ mod types;
 mod xrpc;
 
 use super::bindings::Refusal;
-pub(super) use guest::{Guest, Instance};
+pub(super) use guest::{Guest, Instance, RunInputs};
 pub(super) use meter::InstructionsExhausted;
 pub(super) use state::{RunInfo, RunState};

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::sample::OutputSample;
 use super::tally::Tally;
 use crate::scripts::ScriptFailure;
+use crate::scripts::contract::Contract;
 use crate::scripts::mentions::Required;
 use belvedere_protocol::trigger::Trigger;
 
@@ -25,6 +26,8 @@ pub struct CompiledScript {
     pub(in crate::scripts) required: Vec<Required>,
     /// Whether the script takes its parameters as text.
     pub(in crate::scripts) raw_params: bool,
+    /// The contract that the source is written for.
+    pub(in crate::scripts) contract: Contract,
     /// Whether [`Self::first_kept_row`] was called.
     pub(in crate::scripts) kept_a_row: AtomicBool,
     pub outputs: OutputSample,

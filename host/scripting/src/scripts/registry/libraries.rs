@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{CompiledScript, ScriptSet};
+use crate::scripts::contract;
 use crate::scripts::mentions::Required;
 use crate::scripts::{FailureKind, ScriptFailure};
 use belvedere_protocol::trigger::TriggerKind;
@@ -31,12 +32,16 @@ impl ScriptSet {
                 continue;
             };
             *reached += 1;
+            if contract::is_module(&required.name) {
+                continue;
+            }
             // The script itself may be stored in another version, or not yet.
             let is_itself =
                 script.trigger.kind() == TriggerKind::Library && script.trigger.subject() == &*required.name;
             let stored = self.library(&required.name).map(|library| &**library);
             let Some(library) = (if is_itself { Some(script) } else { stored }) else {
-                let text = format!("there is no library {:?}: save it first", required.name);
+                let text = contract::unknown_module(&required.name)
+                    .unwrap_or_else(|| format!("there is no library {:?}: save it first", required.name));
                 return Err(at(script, user, required, &text));
             };
             if path.iter().any(|(user, _)| user.name == library.name) {

@@ -20,6 +20,7 @@ mod pool;
 mod record;
 mod rows;
 mod sandbox;
+mod v3;
 mod xrpc;
 
 use std::sync::{Arc, Mutex};
