@@ -359,8 +359,12 @@ async fn the_documents_examples_run_by_their_headers() {
     /// They need what a folder of scripts does not have.
     const OF_SERVERS: [&str; 3] = ["space", "plugin", "profile"];
     let folder = Folder::new();
-    folder.write("test/setup.lua", &setup_of_documents());
-    let mut with_header = 0;
+    let (mut setup, mut with_header) = (setup_of_documents(), 0);
+    let mut query = |nsid: &str| {
+        folder.write(&format!("lexicons/{nsid}.json"), &query_lexicon(nsid).to_string());
+        writeln!(setup, "before_each(function() given.target(\"{nsid}\", \"{NOTES}\") end)").unwrap();
+    };
+    query("com.example.listNotes");
     for (name, text) in documents() {
         for example in examples(&name, &text) {
             let is_page = name.ends_with("scripting/tests.md");
@@ -382,18 +386,19 @@ async fn the_documents_examples_run_by_their_headers() {
             let is_of_server = OF_SERVERS.iter().any(|word| example.source.contains(word));
             let has_header =
                 example.source.contains("-- returns: ") || example.source.contains("-- status: ");
-            if example.stored_only || is_of_server || (kind != "lib" && !has_header) {
+            if example.stored_only || is_of_server || (!matches!(kind, "lib" | "setup") && !has_header) {
                 continue;
             }
             with_header += usize::from(has_header);
             let caller = "-- as: did:plc:callercallercallercallerc\n";
             folder.write(&format!("{kind}/{subject}.lua"), &format!("{caller}{}", example.source));
             if kind == "xrpc.query" {
-                folder.write(&format!("lexicons/{subject}.json"), &query_lexicon(subject).to_string());
+                query(subject);
             }
         }
     }
     assert!(with_header > 10, "{with_header}");
+    folder.write("test/setup.lua", &setup);
     let before = Path::new("test/given.lua");
     folder.write(
         &before.display().to_string(),

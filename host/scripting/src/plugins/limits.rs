@@ -62,7 +62,7 @@ pub const EXPECTED_MEMORY: usize = 16 << 20;
 /// Entries of each table: three times the functions of a JavaScript engine.
 pub const TABLE_ELEMENTS: usize = 100_000;
 
-/// Memory of an instance that is written anew after each call and stays mapped. None: a module's stack of a mebibyte comes
+/// Memory of an instance that each call overwrites at its end and that stays mapped. None: a module's stack of a mebibyte comes
 /// first, of which most calls use a few pages, so page faults for those cost less.
 pub const KEEP_RESIDENT: usize = 0;
 

@@ -33,7 +33,7 @@ const _: () = assert!(LINEAR_MEMORY <= RESERVE_BYTES, "a reserve lets every run 
 /// Entries of each of the guest's function tables: many times what the compiled guest has.
 pub const TABLE_ELEMENTS: usize = 20_000;
 
-/// Memory of an instance that is written anew after each run and stays mapped: the guest's C stack (256 KiB), its data and
+/// Memory of an instance that each run overwrites at its end and that stays mapped: the guest's C stack (256 KiB), its data and
 /// prelude, and as much garbage as most runs make. More costs every run the time to write it.
 pub const KEEP_RESIDENT: usize = 640 << 10;
 

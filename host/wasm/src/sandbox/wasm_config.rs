@@ -16,7 +16,7 @@ pub struct InstanceLimits {
     pub memory_bytes: usize,
     /// Entries of a table.
     pub table_elements: usize,
-    /// Bytes of a memory and of a table, from their beginning, that are written anew after a run and stay mapped. Later pages
+    /// Bytes of a memory and of a table, from their beginning, that are overwritten after a run and stay mapped. Later pages
     /// are given back, and a run that touches them takes a page fault for each.
     pub keep_resident: usize,
     /// The same of a fiber's stack.

@@ -41,7 +41,7 @@ const MIN_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct CheckedScript {
     pub script: Arc<CompiledScript>,
-    /// The names that it uses and nothing defines, as far as that can be seen without running it.
+    /// The names that it uses and nothing defines. Those that it makes up while it runs are not found.
     pub unknown_names: Vec<UnknownName>,
 }
 

@@ -29,7 +29,7 @@ pub(in crate::scripts) struct Guest {
 /// One instance of the guest, in one store.
 pub(in crate::scripts) struct Instance(ScriptBindings);
 
-/// What a run gets beside its code.
+/// The inputs of a run besides its code.
 pub(in crate::scripts) struct RunInputs {
     /// The JSON object of its globals, or in v3 of the arguments of `handle`.
     pub(in crate::scripts) globals: Vec<u8>,
