@@ -69,17 +69,11 @@ impl FaultCode {
     /// The code that decides whether to try again. A plugin's own codes that a later call may not raise count as
     /// [`Self::Unavailable`]. `None` for any other text: a script can put anything into `fault.code`.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        match text {
-            // Those in capital letters are of the modules of v3.
-            "rate-limited" | "timed-out" | "UNAVAILABLE" | "RATE_LIMITED" | "TIMED_OUT" => {
-                Some(Self::Unavailable)
-            }
-            "PDS_ERROR" => Some(Self::Upstream),
-            "BAD_INPUT" => Some(Self::BadInput),
-            "FORBIDDEN" => Some(Self::Forbidden),
-            "NO_SESSION" => Some(Self::NoSession),
-            "LIMIT" => Some(Self::Limit),
-            _ => Self::ALL.into_iter().find(|code| code.as_str() == text),
+        // The modules of v3 write them in capital letters.
+        match &*text.to_ascii_lowercase().replace('_', "-") {
+            "rate-limited" | "timed-out" => Some(Self::Unavailable),
+            "pds-error" => Some(Self::Upstream),
+            text => Self::ALL.into_iter().find(|code| code.as_str() == text),
         }
     }
 }

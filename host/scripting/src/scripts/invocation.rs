@@ -255,4 +255,32 @@ mod tests {
         assert_eq!(globals, expected);
         assert_eq!(Invocation::default().globals(&Variables::default(), None), br#"{"env":{}}"#);
     }
+
+    #[test]
+    fn the_list_has_all_globals_and_no_others() {
+        let did = Did::try_from("did:plc:abc").unwrap();
+        let caller = Caller { did: Some(did.clone()), ..Caller::default() };
+        let (texts, space) = (["a"; 4], Value::Null);
+        let all = |event| Invocation {
+            method: Some("com.example.get"),
+            collection: Some("com.example.note"),
+            caller: Some(&caller),
+            delegate: Some(&did),
+            params: Some(&[]),
+            input: Some(b"{}"),
+            job: Some(("id", b"{}")),
+            event: Some(event),
+            ..Invocation::default()
+        };
+        let [action, uri, did, rkey] = texts;
+        let record = TriggerEvent::Record { action, uri, did, rkey, record: Some(b"{}") };
+        let [src, uri, val, cts] = texts;
+        let label = TriggerEvent::Label { src, uri, val, neg: false, cts, exp: Some("a") };
+        let mut names = std::collections::BTreeSet::new();
+        for event in [record, label] {
+            let globals = all(event).globals(&Variables::default(), Some(&space));
+            names.extend(serde_json::from_slice::<Map<String, Value>>(&globals).unwrap().keys().cloned());
+        }
+        assert!(names.iter().eq(GLOBALS.iter()), "{names:?}");
+    }
 }

@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn finds_collections_and_statements() {
         let source = "db.query{ collection = 'com.example.a' } Record('com.example.b', {}) Record \"com.example.c\" \
-            db.raw('SELECT 1') db.raw( \"SELECT 2\" , {}) db.raw([==[SELECT\n3]==], { 1 }) db . raw ([[\nSELECT 4]]) \
+            db.raw('one') db.raw( \"two\" , {}) db.raw([==[three\n3]==], { 1 }) db . raw ([[\nfour]]) \
             db.raw('a' .. x) db.raw([[b]] .. x) db.raw(x) db.raw 'c' my.db.raw('d') collection == 'e' \
             t.collection = 'f' db.raw('g\\n') db.raw([[]]) db.raw([==";
         let found: Vec<_> = mentions(source)
@@ -305,10 +305,10 @@ mod tests {
                 (collection, "com.example.a"),
                 (collection, "com.example.b"),
                 (collection, "com.example.c"),
-                (statement, "SELECT 1"),
-                (statement, "SELECT 2"),
-                (statement, "SELECT\n3"),
-                (statement, "\nSELECT 4"),
+                (statement, "one"),
+                (statement, "two"),
+                (statement, "three\n3"),
+                (statement, "\nfour"),
                 (statement, ""),
             ]
         );

@@ -36,8 +36,8 @@ use belvedere_instance::config::{self, Config};
 
 const FAILED: u8 = 1;
 const MISCONFIGURED: u8 = 2;
-/// The exit status of a comparison that is not complete.
-const NOT_COMPARED: u8 = 2;
+/// The exit status of a comparison or of tests that could not be done, where [`FAILED`] is their result.
+const NOT_DONE: u8 = 2;
 
 /// The log filter of commands that print what they have to say.
 const QUIET: &str = "error";

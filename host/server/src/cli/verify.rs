@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use super::{FAILED, MISCONFIGURED, existing, print_error, print_line, print_stderr};
+use super::{FAILED, NOT_DONE, existing, print_error, print_line, print_stderr};
 use crate::app::{net_client, resolver};
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
@@ -17,9 +17,6 @@ use belvedere_instance::lexicons::Registry;
 use belvedere_instance::settings::Settings;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::store::{Db, scripts};
-
-/// Exit status when nothing, or not everything, could be compared.
-const NOT_COMPARED: u8 = MISCONFIGURED;
 
 #[derive(Args, Debug)]
 pub(super) struct Command {
@@ -56,7 +53,7 @@ pub(super) async fn run(command: Command, config: &Config) -> ExitCode {
         }
         Err(error) => {
             print_error(&format_args!("{error:#}"));
-            ExitCode::from(NOT_COMPARED)
+            ExitCode::from(NOT_DONE)
         }
     }
 }
@@ -64,7 +61,7 @@ pub(super) async fn run(command: Command, config: &Config) -> ExitCode {
 fn status(report: &Report) -> ExitCode {
     match report {
         report if report.has_differences() => ExitCode::from(FAILED),
-        report if report.not_reached.count > 0 => ExitCode::from(NOT_COMPARED),
+        report if report.not_reached.count > 0 => ExitCode::from(NOT_DONE),
         _ => ExitCode::SUCCESS,
     }
 }

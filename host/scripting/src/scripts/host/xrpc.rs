@@ -1,5 +1,6 @@
 //! `xrpc`: calls methods of this server, in process and as the same caller, and of other servers.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,8 @@ use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::bindings::belvedere::script::xrpc::{Answer, Host, Outcome, QueryCall};
 use crate::scripts::limits;
 use crate::scripts::scheduling::Lineage;
-use crate::scripts::services::{Xrpc, XrpcError};
-use belvedere_instance::xrpc::{self as methods, Call, CallHeaders, Verb};
+use crate::scripts::services::{CallOutcome, Xrpc, XrpcError};
+use belvedere_instance::xrpc::{Call, CallHeaders, Verb};
 use belvedere_protocol::atproto::Nsid;
 
 impl Host for RunState {
@@ -32,23 +33,29 @@ impl Host for RunState {
             .into_iter()
             .map(|QueryCall { nsid, params }| PreparedCall::new(self, Verb::Query, nsid, None, params))
             .collect();
-        let made = prepared.into_iter().map(async |call| match call {
-            Ok(call) => call.made().await,
+        let results = self.memory.results.clone();
+        results.begin().await;
+        let (started, mut has_waited) = (Instant::now(), false);
+        let calls = prepared.into_iter().map(async |call| match call {
+            Ok(call) => Ok(call.made().await),
             Err(fault) => Err(fault),
         });
-        let made: Vec<_> = stream::iter(made).buffered(limits::XRPC_CONCURRENT).collect().await;
-        // They waited at the same time.
-        let waited = made.iter().flatten().map(|made| made.waited).max().unwrap_or_default();
-        self.outbound.charge(0, waited);
-        let mut outcomes = Vec::with_capacity(made.len());
-        for made in made {
+        let mut calls = pin!(stream::iter(calls).buffered(limits::XRPC_CONCURRENT));
+        let mut outcomes = Vec::new();
+        while let Some(made) = calls.next().await {
+            has_waited |= made.as_ref().is_ok_and(|made| !made.waited.is_zero());
             outcomes.push(match made.and_then(|made| taken(self, made)) {
                 Ok(answer) => {
-                    self.memory.hold_result(answer.body.len()).await?;
+                    // The host holds all answers until the last has come.
+                    let _ = results.take(answer.body.len()).await;
+                    results.check()?;
                     Outcome { answer: Some(answer), fault: None }
                 }
                 Err(fault) => Outcome { answer: None, fault: Some(fault) },
             });
+        }
+        if has_waited {
+            self.outbound.charge(0, started.elapsed());
         }
         Ok(outcomes)
     }
@@ -72,7 +79,7 @@ async fn call(
     input: Option<Vec<u8>>,
     params: Option<Vec<u8>>,
 ) -> Result<Answer, Fault> {
-    let made = PreparedCall::new(state, verb, nsid, input, params)?.made().await?;
+    let made = PreparedCall::new(state, verb, nsid, input, params)?.made().await;
     state.outbound.charge(0, made.waited);
     taken(state, made)
 }
@@ -85,10 +92,10 @@ struct PreparedCall {
     nested: Lineage,
 }
 
-/// A call that has an answer.
+/// A call that has ended.
 struct MadeCall {
     function: &'static str,
-    answer: methods::Answer,
+    outcome: Result<CallOutcome, XrpcError>,
     /// The time for which the run waited for another server.
     waited: Duration,
 }
@@ -135,19 +142,21 @@ impl PreparedCall {
         Ok(Self { xrpc, function, call, nested })
     }
 
-    async fn made(self) -> Result<MadeCall, Fault> {
+    async fn made(self) -> MadeCall {
         let Self { xrpc, function, call, nested } = self;
         let started = Instant::now();
-        let outcome = xrpc.call(call, nested).await.map_err(|error| xrpc_fault(function, error))?;
+        let outcome = xrpc.call(call, nested).await;
         // A local method uses processor time, which has its own limit; a remote one makes the run wait.
-        let waited = if outcome.is_remote { started.elapsed() } else { Duration::ZERO };
-        Ok(MadeCall { function, answer: outcome.answer, waited })
+        let is_remote = outcome.as_ref().map_or(true, |outcome| outcome.is_remote);
+        let waited = if is_remote { started.elapsed() } else { Duration::ZERO };
+        MadeCall { function, outcome, waited }
     }
 }
 
-/// Charges the run for the bytes of an answer.
+/// The answer of a call, for whose bytes the run is charged.
 fn taken(state: &mut RunState, made: MadeCall) -> Result<Answer, Fault> {
-    let MadeCall { function, answer, .. } = made;
+    let MadeCall { function, outcome, .. } = made;
+    let CallOutcome { answer, .. } = outcome.map_err(|error| xrpc_fault(function, error))?;
     let bytes = answer.body.len();
     if bytes > limits::HTTP_BODY_BYTES {
         let max = limits::HTTP_BODY_BYTES;

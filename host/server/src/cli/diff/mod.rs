@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::folder::count;
 use super::remote::{Remote, Server};
-use super::{FAILED, NOT_COMPARED, print_error, print_line};
+use super::{FAILED, NOT_DONE, print_error, print_line};
 use crate::api::admin::export::{FORMAT, InstanceExport};
 use belvedere_instance::config::Config;
 
@@ -47,7 +47,7 @@ pub(super) async fn run(command: Command, config: &Config) -> ExitCode {
         Ok(_) => ExitCode::from(FAILED),
         Err(error) => {
             print_error(&format_args!("{error:#}"));
-            ExitCode::from(NOT_COMPARED)
+            ExitCode::from(NOT_DONE)
         }
     }
 }

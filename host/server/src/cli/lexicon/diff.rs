@@ -12,7 +12,7 @@ use super::check::report;
 use super::files;
 use super::remote::Lexicons;
 use crate::api::admin::lexicons::differences;
-use crate::cli::{FAILED, NOT_COMPARED};
+use crate::cli::{FAILED, NOT_DONE};
 use belvedere_instance::config::Config;
 
 pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> ExitCode {
@@ -21,7 +21,7 @@ pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> ExitCod
         Ok(_) => ExitCode::from(FAILED),
         Err(error) => {
             print_error(&format_args!("{error:#}"));
-            ExitCode::from(NOT_COMPARED)
+            ExitCode::from(NOT_DONE)
         }
     }
 }

@@ -29,9 +29,9 @@ use futures_util::{StreamExt as _, stream};
 use super::super::folder::count;
 use super::super::{lexicon, print_error, print_stderr};
 use super::check::{check_all, report_unknown};
-use super::files;
+use super::files::{self, ScriptFile};
 use crate::app::engine_config;
-use crate::cli::{FAILED, NOT_COMPARED};
+use crate::cli::{FAILED, NOT_DONE};
 use belvedere_instance::config::Config;
 use belvedere_scripting::scripts::Engine;
 
@@ -75,7 +75,7 @@ pub(super) async fn run(options: &Options, config: &Config) -> ExitCode {
         Ok(false) => ExitCode::from(FAILED),
         Err(error) => {
             print_error(&format_args!("{error:#}"));
-            ExitCode::from(NOT_COMPARED)
+            ExitCode::from(NOT_DONE)
         }
     }
 }
@@ -85,7 +85,6 @@ pub(super) async fn run(options: &Options, config: &Config) -> ExitCode {
 /// # Errors
 /// When they can't run.
 async fn test(options: &Options, config: &Config) -> anyhow::Result<bool> {
-    let started = Instant::now();
     let folder = files::read_folder(&options.dir)?;
     let unknown = report_unknown(&folder);
     let scripts = folder.scripts;
@@ -105,10 +104,27 @@ async fn test(options: &Options, config: &Config) -> anyhow::Result<bool> {
         places.add(script.trigger.id(), &script.path);
     }
     let engine = Engine::open(engine_config(config)).await?;
-    let prepared =
-        Box::pin(Prepared::new((&scripts, &lexicons), engine, options.database.as_deref(), &places)).await?;
+    let prepared = Prepared::new((&scripts, &lexicons), engine, options.database.as_deref(), &places);
+    let prepared = Arc::new(Box::pin(prepared).await?);
+    let ended = Box::pin(run_cases(options, &prepared, &scripts, places)).await;
+    // However they ended: databases on a server stay otherwise.
+    prepared.finish().await;
+    ended
+}
+
+/// Lists the cases and runs those that are chosen. Returns whether all passed.
+///
+/// # Errors
+/// When they can't run.
+async fn run_cases(
+    options: &Options,
+    prepared: &Arc<Prepared>,
+    scripts: &[ScriptFile],
+    mut places: Places,
+) -> anyhow::Result<bool> {
+    let started = Instant::now();
     let world = prepared.next(0).await?;
-    let read = suite::read(&options.dir, &scripts, &world.app.scripting.runtime, &mut places).await;
+    let read = suite::read(&options.dir, scripts, &world.app.scripting.runtime, &mut places).await;
     prepared.end(world, 0).await;
     let (suite, broken) = read?;
     for Broken { failure, path } in &broken {
@@ -118,18 +134,16 @@ async fn test(options: &Options, config: &Config) -> anyhow::Result<bool> {
         print_stderr(&if has_place { message } else { format!("{shown}: {message}") });
     }
     if !broken.is_empty() {
-        prepared.finish().await;
         bail!("{} can't be read, so nothing was tested", count(broken.len(), "test file"));
     }
 
-    let (suite, prepared, places) = (Arc::new(suite), Arc::new(prepared), Arc::new(places));
+    let (suite, places) = (Arc::new(suite), Arc::new(places));
     let chosen: Vec<usize> = (0..suite.cases.len()).filter(|at| options.chooses(&suite.cases[*at])).collect();
     if chosen.is_empty() {
-        prepared.finish().await;
         bail!("there is no test to run");
     }
     let outcomes = stream::iter(chosen.iter().copied()).map(|at| {
-        let (suite, prepared, places) = (Arc::clone(&suite), Arc::clone(&prepared), Arc::clone(&places));
+        let (suite, prepared, places) = (Arc::clone(&suite), Arc::clone(prepared), Arc::clone(&places));
         let ran = async move { case::run(&suite.cases[at], at + 1, &suite, &prepared, &places).await };
         async move { (at, tokio::spawn(ran).await) }
     });
@@ -144,7 +158,6 @@ async fn test(options: &Options, config: &Config) -> anyhow::Result<bool> {
         }
         ended.push((case, outcome));
     }
-    prepared.finish().await;
     let failed = ended.iter().filter(|(_, outcome)| outcome.failed.is_some()).count();
     if let Some(path) = &options.junit {
         junit::write(path, &ended, started.elapsed())?;

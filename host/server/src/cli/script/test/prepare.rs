@@ -69,11 +69,25 @@ impl Prepared {
         // Without it, the server would get a role.
         config.database.script_sql = ScriptSql::Guarded;
         let prepared = Self { config, engine, scripts: Arc::default(), databases, _dir: dir };
-        let world = prepared.open(&prepared.databases.template()).await?;
-        let filled = prepared.fill(&world.app, files, lexicons, places).await;
+        match prepared.make_template(files, lexicons, places).await {
+            Ok(()) => Ok(prepared),
+            Err(error) => {
+                prepared.finish().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn make_template(
+        &self,
+        files: &[ScriptFile],
+        lexicons: &[FolderLexicon],
+        places: &Places,
+    ) -> anyhow::Result<()> {
+        let world = self.open(&self.databases.template()).await?;
+        let filled = self.fill(&world.app, files, lexicons, places).await;
         world.app.close().await;
-        filled?;
-        Ok(prepared)
+        filled
     }
 
     async fn fill(
