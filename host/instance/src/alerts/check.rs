@@ -70,17 +70,18 @@ impl Alerts {
     /// Checks all alerts once, and calls the webhooks that have not been called yet.
     ///
     /// # Errors
-    /// When the store fails.
+    /// The first failure of the store. One alert that can't be checked does not keep the others from being checked.
     pub(super) async fn check(&self, db: &Db) -> Result<(), StoreError> {
         let now = self.core.clock.now();
+        let mut checked = Vec::new();
         for alert in alerts::list(db).await? {
-            self.check_one(db, &alert, now).await?;
+            checked.push(self.check_one(db, &alert, now).await);
         }
         let waiting = alerts::list(db).await?.into_iter().filter_map(|alert| {
             let (notice, at) = (alert.notice?, alert.notice_at?);
             Some(async move { self.send(db, &alert, notice, at).await })
         });
-        join_all(waiting).await.into_iter().collect()
+        checked.into_iter().chain(join_all(waiting).await).collect()
     }
 
     async fn check_one(&self, db: &Db, alert: &AlertRow, now: Timestamp) -> Result<(), StoreError> {
