@@ -1,8 +1,14 @@
 import { match } from '../lib/route'
-import { pages } from '.'
+import { pages, type PageEntry } from '.'
 
-/** The page at a place, and the parameters of the place; null where there is none. */
-export function pageAt(path: string) {
+/** The page at a place, and the parameters of the place. */
+export interface Found {
+  page: PageEntry
+  params: Record<string, string>
+}
+
+/** The page at a place; null where there is none. */
+export function pageAt(path: string): Found | null {
   for (const page of pages) {
     const params = match(page.path, path)
     if (params) return { page, params }
