@@ -246,6 +246,16 @@ async fn a_callback_must_belong_to_the_browsers_login(world: World) {
     let back = pds.consent(BOB, begun.body["url"].as_str().unwrap());
     assert_eq!(location(&browser.get(server, &callback(&back)).await), "/login?error=wrong_account");
     assert!(!browser.0.contains_key("belvedere_session"));
+
+    // The event log has them, but not a callback that belongs to no login.
+    let events = server.admin(Method::GET, "/admin/events?event_type=session.refused&limit=100", None).await;
+    let events = events.body["events"].as_array().unwrap();
+    let reasons: Vec<_> =
+        events.iter().map(|event| (&event["subject"], event["detail"]["reason"].as_str().unwrap())).collect();
+    let of = |did: &str, reason| reasons.contains(&(&json!(did), reason));
+    assert!(of(ALICE, "not_authorized") && of(OPERATOR, "other_browser"), "{reasons:?}");
+    let count = |reason| reasons.iter().filter(|(_, other)| *other == reason).count();
+    assert_eq!((count("wrong_server"), count("access_denied"), count("expired")), (3, 2, 0), "{reasons:?}");
 }
 
 async fn a_login_ends_in_the_dashboard(world: World) {

@@ -138,6 +138,8 @@ events! {
         caller, permission, { user_id, "required_permission": permission };
     /// A user has logged in to the dashboard.
     "session.started" Info SessionStarted { did, id, device: Option<String> } did.clone(), did, { id, device };
+    /// A login to the dashboard did not succeed: the account, if it is known, is no user, or its server did not confirm it.
+    "session.refused" Warn SessionRefused { did: Option<String>, reason: &'static str } did.clone(), did, { reason };
     /// A user has ended a session of their own, or an admin one of a user.
     "session.ended" Info SessionEnded { actor, did, id, kind: &'static str, device: Option<String> } actor, did, { id, kind, device };
     /// An admin has created an API key.

@@ -32,9 +32,14 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Built<Redirect>, 
             tracing::info!(%error, "a linked repo was not authorized");
             return Ok(redirect("/link/result?status=failed"));
         }
-        Err((error, _)) => {
+        Err((error, goal)) => {
             tracing::info!(%error, "a login did not succeed");
-            return Ok(to_login(code_of(&error)));
+            let reason = code_of(&error);
+            // Without a login that began here, anybody could fill the event log.
+            if goal.is_some() {
+                report_refusal(&app, None, reason);
+            }
+            return Ok(to_login(reason));
         }
     };
     let FlowGoal { return_to, browser, grant } = completed.goal.clone();
@@ -51,12 +56,13 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Built<Redirect>, 
         .as_deref()
         .is_some_and(|bound| !app.access.web_sessions.is_login_browser(request.headers(), bound))
     {
-        tracing::info!(did = %completed.did, "a login was completed in another browser than it began in");
+        report_refusal(&app, Some(&completed.did), "other_browser");
         return Ok(to_login("expired"));
     }
     let is_attached = app.service_identity.attached_account().as_ref() == Some(&completed.did);
     let returns_to = if is_attached { interrupted(&app, &request, &completed.did).await? } else { None };
     if returns_to.is_none() && !app.access.users.may_log_in(&app.access, &completed.did).await? {
+        report_refusal(&app, Some(&completed.did), "not_authorized");
         return Ok(to_login("not_authorized"));
     }
     let session = store_session(&app, &completed).await?;
@@ -99,6 +105,11 @@ fn code_of(error: &AuthorizationError) -> &'static str {
         AuthorizationError::Flow(FlowError::Net(_)) => "unreachable",
         _ => "failed",
     }
+}
+
+/// Records that a login did not succeed.
+fn report_refusal(app: &App, did: Option<&Did>, reason: &'static str) {
+    app.events.record(Event::SessionRefused { did: did.map(Did::to_string), reason });
 }
 
 fn to_login(error: &str) -> Built<Redirect> {
