@@ -48,9 +48,9 @@ async function startServer({ owner, ...more }, stops) {
 export const newServer = (options = {}) => startServer(options, started)
 
 /** A story that runs on both databases. It gets a function that starts a server, as `newServer`, and the database's name. */
-export function onBoth(name, story) {
+export function onBoth(name, story, options = {}) {
   for (const database of ['sqlite', ...(POSTGRES ? ['postgres'] : [])]) {
-    test(`${name} (${database})`, async () => {
+    test(`${name} (${database})`, options, async () => {
       const stops = []
       try {
         await story((options) => startServer({ ...options, database }, stops), database)

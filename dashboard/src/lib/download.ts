@@ -22,7 +22,8 @@ export function saveText(text: string, name: string, type: string): void {
   save(new Blob([text], { type: `${type};charset=utf-8` }), name)
 }
 
-function save(file: Blob, name: string) {
+/** Saves a file. */
+export function save(file: Blob, name: string): void {
   const link = document.createElement('a')
   link.href = URL.createObjectURL(file)
   link.download = name

@@ -1,16 +1,22 @@
-// Debian's Chromium, and pages that notice what must not happen on any page of the dashboard.
+// Debian's Chromium or Firefox, and pages that notice what must not happen on any page of the dashboard.
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { createRequire } from 'node:module'
-import { chromium } from 'playwright-core'
+import { chromium, firefox } from 'playwright-core'
 import { until } from './until.mjs'
 
-const EXECUTABLE = '/usr/bin/chromium'
+/** The browser in which the stories are told: `chromium` or `firefox`. */
+export const BROWSER = process.env.BELVEDERE_TEST_BROWSER ?? 'chromium'
+const CHROMIUM = '/usr/bin/chromium'
+const FIREFOX = '/usr/bin/firefox-esr'
 const ARGS = [
   '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync', '--force-color-profile=srgb', '--font-render-hinting=none',
 ]
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+/** The option of a story that waits for a download: Firefox does not tell who drives it of the blobs that it saves. */
+export const DOWNLOADS = { skip: BROWSER === 'firefox' && 'no downloads of Firefox are reported' }
 
 /** How long a click or an expected text may take. */
 const PATIENCE = 30_000
@@ -19,19 +25,21 @@ export const DESKTOP = { width: 1440, height: 900 }
 export const PHONE = { width: 360, height: 740 }
 
 export async function openBrowser() {
-  return chromium.launch({ executablePath: EXECUTABLE, args: ARGS })
+  // Firefox is driven by WebDriver BiDi: Playwright's own protocol needs a build of its own.
+  if (BROWSER === 'firefox') return firefox.launch({ channel: 'moz-firefox', executablePath: FIREFOX })
+  return chromium.launch({ executablePath: CHROMIUM, args: ARGS })
 }
 
 /** A page of its own profile, with the problems that it had. */
 export async function openPage(browser, server, { viewport = DESKTOP, colorScheme = 'light' } = {}) {
   const context = await browser.newContext({ viewport, colorScheme, reducedMotion: 'reduce', locale: 'en-GB', timezoneId: 'UTC' })
   // The clipboard of "copy" buttons.
-  await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: server.url })
+  if (BROWSER === 'chromium') await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: server.url })
   context.setDefaultTimeout(PATIENCE)
   const page = await context.newPage()
   const problems = []
   const isOurs = () => page.url().startsWith(server.url)
-  page.on('pageerror', (error) => problems.push(`error: ${error.message}`))
+  page.on('pageerror', (error) => isOurs() && problems.push(`error: ${error.message}`))
   page.on('dialog', (dialog) => {
     // The browser's own question before unsaved input is left. Stories that are about it answer it themselves.
     if (dialog.type() === 'beforeunload') return void dialog.accept().catch(() => {})
@@ -83,8 +91,10 @@ export async function logIn(page, account, place = '/') {
 /** On the PDS's pages: signs in and agrees. */
 export async function consent(page, account) {
   await page.waitForURL(/\/oauth\/authorize/)
-  await page.locator('input[name="password"], input[type="password"]').first().fill(account.password)
-  await page.locator('button[type="submit"]').first().click()
+  // By keys: in Firefox the PDS's form does not notice a value that is set.
+  const password = page.locator('input[name="password"], input[type="password"]').first()
+  await password.pressSequentially(account.password)
+  await password.press('Enter')
   await page.getByRole('button', { name: /authorize|accept|allow/i }).first().click()
   await page.waitForURL((url) => url.href.startsWith(page.base))
 }

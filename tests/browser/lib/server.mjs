@@ -16,10 +16,12 @@ const BINARY = process.env.BELVEDERE_BINARY ?? path.join(TARGET, 'debug/belveder
 export const POSTGRES = process.env.BELVEDERE_TEST_POSTGRES_URL
 let databases = 0
 
-/** A new database there. */
+/** A new database there, with the migrations of the test run's template if it has made one. */
 function createDatabase() {
   const name = `browser_${process.pid}_${databases++}`
-  execFileSync('psql', [POSTGRES, '--quiet', '--command', `CREATE DATABASE ${name}`], { stdio: 'pipe' })
+  const template = process.env.BELVEDERE_TEST_POSTGRES_TEMPLATE
+  const command = `CREATE DATABASE ${name}${template ? ` TEMPLATE ${template}` : ''}`
+  execFileSync('psql', [POSTGRES, '--quiet', '--command', command], { stdio: 'pipe' })
   return POSTGRES.replace(/[^/]*$/, name)
 }
 

@@ -1,7 +1,7 @@
 // The instance gets a DID of its own, or that of an account, at the real directory.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { consent, open, settled } from '../lib/browser.mjs'
+import { consent, DOWNLOADS, open, settled } from '../lib/browser.mjs'
 import { asUser, network, newAccount, newServer } from '../world.mjs'
 
 /** The document of a DID at the directory. */
@@ -11,7 +11,7 @@ async function documentOf(did) {
   return answer.json()
 }
 
-test('a DID is registered at the directory', async () => {
+test('a DID is registered at the directory', DOWNLOADS, async () => {
   const alice = await newAccount()
   const server = await newServer({ owner: alice })
   await asUser(server, alice, {}, async (page) => {

@@ -1,7 +1,7 @@
 // Records are found by what an operator knows of them, and new ones appear without moving what is being read.
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
-import { checkAccessibility, open, settled } from '../lib/browser.mjs'
+import { checkAccessibility, DOWNLOADS, open, settled } from '../lib/browser.mjs'
 import { record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
 import { asUser, newAccount, onBoth } from '../world.mjs'
@@ -192,7 +192,7 @@ onBoth('records are selected, hidden, deleted and exported, and have columns of 
     await page.getByRole('link', { name: /=1\+1/ }).click()
     await dialog.getByText('What happened to it').waitFor()
   })
-})
+}, DOWNLOADS)
 
 onBoth('records are ordered by the heads of their columns, and exported with the columns that are shown', async (newServer) => {
   const alice = await newAccount()
@@ -235,7 +235,7 @@ onBoth('records are ordered by the heads of their columns, and exported with the
     assert.equal(lines[0], 'uri,text,n,indexedAt')
     assert.ok(lines[1].startsWith(`${alice.uri(NOTE, 'r0')},pears,0,`), lines[1])
   })
-})
+}, DOWNLOADS)
 
 onBoth('new records appear, but not while the list is being read', async (newServer) => {
   const alice = await newAccount()

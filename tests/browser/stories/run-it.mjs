@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { test } from 'node:test'
-import { checkAccessibility, checkWidth, consent, open, PHONE, settled } from '../lib/browser.mjs'
+import { checkAccessibility, checkWidth, consent, DOWNLOADS, open, PHONE, settled } from '../lib/browser.mjs'
 import { NOTE, record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
 import { asUser, newAccount, newServer } from '../world.mjs'
@@ -71,7 +71,7 @@ test('a job is started from the list and from its script', async () => {
   })
 })
 
-test('a statement is run, explained, downloaded and found again', async () => {
+test('a statement is run, explained, downloaded and found again', DOWNLOADS, async () => {
   const alice = await newAccount()
   const server = await newServer({ owner: alice })
   await server.upload(record(NOTE))

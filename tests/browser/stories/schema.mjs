@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { test } from 'node:test'
-import { checkAccessibility, checkWidth, open, PHONE } from '../lib/browser.mjs'
+import { checkAccessibility, checkWidth, DOWNLOADS, open, PHONE } from '../lib/browser.mjs'
 import { LIST, NOTE, query, record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
 import { asUser, newAccount, newServer } from '../world.mjs'
@@ -154,7 +154,7 @@ test('an app has its parts and its callers', async () => {
   })
 })
 
-test('an instance is compared with the export of another', async () => {
+test('an instance is compared with the export of another', DOWNLOADS, async () => {
   const alice = await newAccount()
   const [first, second] = [await newServer({ owner: alice }), await newServer({ owner: alice })]
   await first.upload(record(NOTE))

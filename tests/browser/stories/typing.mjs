@@ -43,7 +43,7 @@ test('the editor writes what is typed', async () => {
     // Nothing is offered in a comment, and a script's own names are.
     await page.keyboard.press('Enter')
     await page.keyboard.type('local taken = 1 -- ta', { delay: SPEED })
-    assert.equal(await page.getByRole('option').count(), 0)
+    await until('nothing is offered', async () => (await page.getByRole('option').count()) === 0)
     await page.keyboard.press('Enter')
     await page.keyboard.type('ta', { delay: SPEED })
     await page.getByRole('option', { name: 'taken' }).waitFor()
@@ -51,7 +51,7 @@ test('the editor writes what is typed', async () => {
     // The text is there after a reload, and the page says so.
     await page.reload()
     await page.getByText('These are changes that you have not saved').waitFor()
-    assert.ok((await linesOf(page)).includes('db.query'))
+    await until('the text is there', async () => (await linesOf(page)).includes('db.query'))
   })
 })
 

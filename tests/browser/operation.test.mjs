@@ -1,18 +1,9 @@
-// The stories of an operator, each in a browser against the real binary on the real network.
-//   node --test tests/browser/browser.test.mjs        (dev/test.sh does; --test-name-pattern picks a story)
-import './stories/first-run.mjs'
-import './stories/backfill.mjs'
-import './stories/scripts.mjs'
-import './stories/libraries.mjs'
-import './stories/run-it.mjs'
-import './stories/typing.mjs'
-import './stories/conflicts.mjs'
-import './stories/dead-letters.mjs'
+// The stories about operating an instance: people, clients, plugins, sessions, and every page. Each has a server of its own.
+//   node --test tests/browser/operation.test.mjs        (dev/test.sh does; --test-name-pattern picks a story)
 import './stories/clients.mjs'
 import './stories/statistics.mjs'
-import './stories/records.mjs'
+import './stories/conflicts.mjs'
 import './stories/schema.mjs'
-import './stories/moderation.mjs'
 import './stories/identity.mjs'
 import './stories/linked-repos.mjs'
 import './stories/plugins.mjs'
