@@ -816,7 +816,6 @@ export const statistics = {
     stream_lag: 'Stream lag',
     requests: 'Calls',
     request_errors: 'Failed calls',
-    request_p50_ms: 'Latency, p50',
     request_p99_ms: 'Latency, p99',
     'request_p50_ms request_p99_ms': 'Latency',
     client_requests: 'Calls',

@@ -68,6 +68,17 @@ async fn what_the_server_does_is_in_the_history_at_once(mut world: World) {
     let [p50, p99, max] = latencies;
     assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{latencies:?}");
 
+    // All methods together.
+    let combined = async |name: &str| totals(&history(server, &format!("metric={name}&combined=true")).await);
+    assert_eq!(combined("requests").await, [(String::new(), 6.0)]);
+    assert_eq!(
+        combined("request_max_ms").await[0].1,
+        totals(&history(server, "metric=request_max_ms").await)[0].1.max(max)
+    );
+    let all = [combined("request_p50_ms").await, combined("request_p99_ms").await];
+    assert!(all.iter().all(|one| one.len() == 1 && one[0].0.is_empty()), "{all:?}");
+    assert!(0.0 < all[0][0].1 && all[0][0].1 <= all[1][0].1, "{all:?}");
+
     // The app with the most requests.
     let clients = history(server, "metric=client_requests&top=1").await;
     let series = clients.body["series"].as_array().unwrap();
@@ -181,6 +192,8 @@ async fn invalid_queries_are_refused_with_the_reason(world: World) {
         ("metric=requests&from=2030-01-01T00:00:00Z&until=2029-01-01T00:00:00Z", "from must be before until"),
         ("metric=requests&from=2020-01-01T00:00:00Z&step=300&compare=previous", "a multiple of 3600 seconds"),
         ("metric=requests&compare=x", "compare must be previous"),
+        ("metric=requests&combined=x", "combined must be true or false"),
+        ("metric=requests&combined=true&label=a", "leave label or combined out"),
     ] {
         let answer = world.server.admin(Method::GET, &format!("/admin/metrics?{query}"), None).await;
         assert_eq!(answer.status, 400, "{query} {}", answer.text);

@@ -1,10 +1,12 @@
 import { href, pathOf } from '../../lib/route'
 import type { Unit } from './metrics'
 
-/** A chart of one metric for all names, or of several metrics for one name. */
+/** A chart of one metric for all names, or of several metrics for one name or for all names together. */
 export interface ChartOf {
   metrics: string[]
   unit: Unit
+  /** All names are one line. */
+  isCombined?: boolean
 }
 
 export interface Dimension {
@@ -26,7 +28,12 @@ const millis = (...metrics: string[]): ChartOf => ({ metrics, unit: 'millisecond
 
 export const DIMENSIONS = {
   method: {
-    all: [rate('requests'), amount('request_errors'), millis('request_p50_ms'), millis('request_p99_ms')],
+    all: [
+      rate('requests'),
+      { ...millis('request_p50_ms', 'request_p99_ms'), isCombined: true },
+      amount('request_errors'),
+      millis('request_p99_ms'),
+    ],
     one: [rate('requests'), amount('request_errors'), millis('request_p50_ms', 'request_p99_ms')],
     lists: ['requests', 'request_errors'],
     page: (id) => href(pathOf('/lexicons/:id', { id })),

@@ -11,13 +11,19 @@ export interface Wanted {
   top?: number
   /** Only this series. */
   label?: string | undefined
+  /** One series of all together. */
+  isCombined?: boolean | undefined
   /** With the period before. */
   isCompared?: boolean
 }
 
 /** The history of a metric. */
 export function readMetric(metric: string, wanted: Wanted, signal: AbortSignal): Promise<MetricHistory> {
-  const { range, top = 10, label, isCompared } = wanted
-  const more = { ...(label === undefined ? {} : { label }), ...(isCompared ? { compare: 'previous' as const } : {}) }
+  const { range, top = 10, label, isCombined, isCompared } = wanted
+  const more = {
+    ...(label === undefined ? {} : { label }),
+    ...(isCombined ? { combined: true } : {}),
+    ...(isCompared ? { compare: 'previous' as const } : {}),
+  }
   return api.get('/admin/metrics', { metric, top, ...timesOf(range, Date.now()), ...more }, signal)
 }

@@ -59,10 +59,7 @@ impl<'a> LastMinutes<'a> {
         let (period, name) = (self.period(), Measure::Requests.as_str());
         let rows = request_latencies::read(self.db, Minute, name, self.label, period, STEP).await?;
         let merged = rows.into_iter().reduce(|mut sum: LatencyRow, row| {
-            sum.max = sum.max.max(row.max);
-            for (bucket, count) in sum.buckets.iter_mut().zip(row.buckets) {
-                *bucket += count;
-            }
+            sum.add(&row);
             sum
         });
         Ok(merged.map(|row| percentile(&row, percent)))

@@ -6,7 +6,9 @@ use super::latencies::percentile;
 use super::recorder::OTHER;
 use super::{Metric, Steps};
 use belvedere_base::clock::Timestamp;
-use belvedere_storage::store::{Db, StoreError, metric_history, request_latencies};
+use belvedere_storage::store::metric_history::{self, StepRow};
+use belvedere_storage::store::request_latencies::{self, LatencyRow};
+use belvedere_storage::store::{Db, StoreError};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
@@ -16,6 +18,8 @@ pub struct Query<'a> {
     pub top: usize,
     /// Only this one.
     pub label: Option<&'a str>,
+    /// One series of all labels together.
+    pub is_combined: bool,
     /// With the values of the period before.
     pub is_compared: bool,
 }
@@ -71,12 +75,21 @@ impl Query<'_> {
     async fn points(self, db: &Db, period: (Timestamp, Timestamp)) -> Result<Vec<Point>, StoreError> {
         let (name, resolution) = (self.metric.measure.as_str(), self.steps.resolution);
         let step = self.steps.step * 1_000_000;
+        let label = |label: String| if self.is_combined { String::new() } else { label };
         if let Some(percent) = self.metric.percent() {
-            let rows = request_latencies::read(db, resolution, name, self.label, period, step).await?;
-            return Ok(rows.into_iter().map(|row| (row.at, percentile(&row, percent), row.label)).collect());
+            let mut rows = request_latencies::read(db, resolution, name, self.label, period, step).await?;
+            if self.is_combined {
+                add_steps(&mut rows, |row| row.at, LatencyRow::add);
+            }
+            let point = |row: LatencyRow| (row.at, percentile(&row, percent), label(row.label));
+            return Ok(rows.into_iter().map(point).collect());
         }
-        let rows = metric_history::read(db, resolution, name, self.label, period, step).await?;
-        Ok(rows.into_iter().map(|row| (row.at, self.metric.value_of(&row), row.label)).collect())
+        let mut rows = metric_history::read(db, resolution, name, self.label, period, step).await?;
+        if self.is_combined {
+            add_steps(&mut rows, |row| row.at, StepRow::add);
+        }
+        let point = |row: StepRow| (row.at, self.metric.value_of(&row), label(row.label));
+        Ok(rows.into_iter().map(point).collect())
     }
 
     fn series(self, mut by_label: BTreeMap<String, Values>) -> Vec<Series> {
@@ -137,6 +150,17 @@ impl Query<'_> {
     }
 }
 
+/// Adds the rows of each step to its first one. They are in the order of steps.
+fn add_steps<R>(rows: &mut Vec<R>, at: impl Fn(&R) -> Timestamp, add: impl Fn(&mut R, &R)) {
+    rows.dedup_by(|row, sum| {
+        let is_same = at(row) == at(sum);
+        if is_same {
+            add(sum, row);
+        }
+        is_same
+    });
+}
+
 fn by_label(times: &[Timestamp], points: &[Point]) -> BTreeMap<String, Values> {
     let mut by_label = BTreeMap::new();
     for (at, value, label) in points {
@@ -159,7 +183,14 @@ mod tests {
 
     fn query(name: &str) -> Query<'static> {
         let steps = Steps::new(Period::default(), None, at(10_000)).unwrap();
-        Query { metric: Metric::named(name).unwrap(), steps, top: 1, label: None, is_compared: false }
+        Query {
+            metric: Metric::named(name).unwrap(),
+            steps,
+            top: 1,
+            label: None,
+            is_combined: false,
+            is_compared: false,
+        }
     }
 
     #[test]

@@ -75,6 +75,19 @@ pub fn required(name: &'static str, value: Option<String>) -> Result<String, Err
     value.ok_or_else(|| Error::bad_request(format!("missing query parameter {name}")))
 }
 
+/// A query parameter that is `true` or `false`; `default` without one.
+///
+/// # Errors
+/// 400 for anything else.
+pub fn flag(name: &'static str, value: Option<&str>, default: bool) -> Result<bool, Error> {
+    match value {
+        None => Ok(default),
+        Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(_) => Err(Error::bad_request(format!("{name} must be true or false"))),
+    }
+}
+
 /// A query parameter that is a time.
 ///
 /// # Errors

@@ -48,6 +48,15 @@ pub struct StepRow {
     pub max: f64,
 }
 
+impl StepRow {
+    /// Adds the measurements of another row.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total += other.total;
+        self.max = self.max.max(other.max);
+    }
+}
+
 /// The samples of a table, in the order in which all hosts lock its rows.
 type Merged<'a> = BTreeMap<(&'static str, Timestamp, &'a str), Sample>;
 

@@ -19,6 +19,16 @@ pub struct LatencyRow {
     pub buckets: [i64; BUCKETS],
 }
 
+impl LatencyRow {
+    /// Adds the calls of another row.
+    pub fn add(&mut self, other: &Self) {
+        self.max = self.max.max(other.max);
+        for (sum, count) in self.buckets.iter_mut().zip(other.buckets) {
+            *sum += count;
+        }
+    }
+}
+
 /// Joins a text for each bucket.
 fn each(text: impl Fn(usize) -> String) -> String {
     (0..BUCKETS).map(text).collect::<Vec<_>>().join(", ")

@@ -113,6 +113,9 @@ pub struct MetricQuery {
     top: Option<String>,
     /// Only this series.
     label: Option<String>,
+    /// `true`: one series of all names together, with an empty label. Percentiles are those of all calls.
+    #[schemars(with = "Option<bool>")]
+    combined: Option<String>,
     /// `previous`: with the values of the period before.
     #[schemars(with = "Option<Compare>")]
     compare: Option<String>,
@@ -153,11 +156,15 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: WithQuery<MetricQuery>) 
             .ok_or_else(|| Error::bad_request(format!("top must be a number from 1 to {MAX_SERIES}")))?,
     };
     let label = parameters.label;
+    let is_combined = paging::flag("combined", parameters.combined.as_deref(), false)?;
+    if is_combined && label.is_some() {
+        return Err(Error::bad_request("combined is all series together: leave label or combined out"));
+    }
     app.flush_history().await?;
     let begins = metric_history::begin(&app.db).await?;
     let steps = Steps::new(period, begins, app.clock.now())
         .map_err(|invalid| Error::bad_request(invalid.to_string()))?;
-    let query = Query { metric, steps, top, label: label.as_deref(), is_compared };
+    let query = Query { metric, steps, top, label: label.as_deref(), is_combined, is_compared };
     let Read { times, series } = query.read(&app.db).await?;
     let clients: HashMap<String, String> = if metric.by == Some("client") {
         api_clients::list(&app.db, None).await?.into_iter().map(|row| (row.id, row.name)).collect()

@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use crate::access::Admin;
 use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::api::input::WithQuery;
+use crate::api::paging;
 use crate::app::{App, Topic};
 use crate::methods;
 use belvedere_base::clock::Timestamp;
@@ -179,11 +180,7 @@ pub async fn list(
     _admin: Admin,
     request: WithQuery<LexiconsQuery>,
 ) -> JsonResult<Vec<LexiconView>> {
-    let documents = match request.parameters()?.documents.as_deref() {
-        Some("true") => true,
-        None | Some("false") => false,
-        Some(_) => return Err(Error::bad_request("documents must be true or false")),
-    };
+    let documents = paging::flag("documents", request.parameters()?.documents.as_deref(), false)?;
     let view = if documents { LexiconView::full } else { LexiconView::item };
     let rows = store::lexicons::list(&app.db).await?;
     let bytes = rows.iter().map(|row| row.lexicon_json.len()).sum();

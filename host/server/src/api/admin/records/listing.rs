@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::conditions::{self, ModeratedRequest, RecordsQuery};
 use super::moderated::{self, ModeratedPage};
 use crate::access::{Admin, Permission};
-use crate::api::paging::given;
+use crate::api::paging::{self, given};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Nsid;
@@ -112,17 +112,17 @@ impl Listing {
     /// # Errors
     /// 400 naming the parameter that is wrong; 403 for moderated records; 502 when a handle can't be resolved now.
     pub async fn read(app: &App, admin: &Admin, query: RecordsQuery) -> Result<Self, Error> {
-        match given(query.moderated.as_deref()).as_deref() {
-            None | Some("false") => match conditions::read_search(app, &query)? {
+        let moderated = given(query.moderated.as_deref());
+        if !paging::flag("moderated", moderated.as_deref(), false)? {
+            return match conditions::read_search(app, &query)? {
                 Some(search) => Ok(Self::Search(search)),
                 None => Ok(Self::Visible(Box::new(conditions::read(app, query).await?))),
-            },
-            Some("true") if admin.may(Permission::ModerationRead) => {
-                conditions::read_moderated(app, query).await.map(Self::Moderated)
-            }
-            Some("true") => Err(Error::forbidden("moderated=true needs the permission moderation:read")),
-            Some(_) => Err(Error::bad_request("moderated must be true or false")),
+            };
         }
+        if !admin.may(Permission::ModerationRead) {
+            return Err(Error::forbidden("moderated=true needs the permission moderation:read"));
+        }
+        conditions::read_moderated(app, query).await.map(Self::Moderated)
     }
 
     pub fn collection(&self) -> &Nsid {

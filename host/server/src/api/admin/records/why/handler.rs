@@ -14,7 +14,6 @@ use crate::api::input::WithQuery;
 use crate::api::paging;
 use crate::app::App;
 use belvedere_protocol::atproto::typed;
-use belvedere_web::http::Error;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Why {
@@ -45,11 +44,7 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: WithQuery<WhyQuery>) -> 
     let query = request.parameters()?;
     let uri = paging::required("uri", query.uri)?;
     let uri = app.core.resolver.record_uri(&typed(&uri)).await?;
-    let look = match query.look.as_deref() {
-        None | Some("true") => true,
-        Some("false") => false,
-        Some(_) => return Err(Error::bad_request("look must be true or false")),
-    };
+    let look = paging::flag("look", query.look.as_deref(), true)?;
     let facts = Facts::gather(&app, &uri, look).await?;
     let Verdict { name, summary, advice } = decide(&uri, &facts);
     Ok(Json(Why {
