@@ -9,6 +9,8 @@ import { until } from './until.mjs'
 export const BROWSER = process.env.BELVEDERE_TEST_BROWSER ?? 'chromium'
 const CHROMIUM = '/usr/bin/chromium'
 const FIREFOX = '/usr/bin/firefox-esr'
+/** A page may read the clipboard unasked, which Chromium is told for each page. */
+const FIREFOX_SETTINGS = { 'dom.events.testing.asyncClipboard': true }
 const ARGS = [
   '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync', '--force-color-profile=srgb', '--font-render-hinting=none',
@@ -26,7 +28,7 @@ export const PHONE = { width: 360, height: 740 }
 
 export async function openBrowser() {
   // Firefox is driven by WebDriver BiDi: Playwright's own protocol needs a build of its own.
-  if (BROWSER === 'firefox') return firefox.launch({ channel: 'moz-firefox', executablePath: FIREFOX })
+  if (BROWSER === 'firefox') return firefox.launch({ channel: 'moz-firefox', executablePath: FIREFOX, firefoxUserPrefs: FIREFOX_SETTINGS })
   return chromium.launch({ executablePath: CHROMIUM, args: ARGS })
 }
 
@@ -56,11 +58,14 @@ export async function openPage(browser, server, { viewport = DESKTOP, colorSchem
   page.on('request', (request) => {
     // Requests of the page before have no end when it is left.
     if (request.isNavigationRequest() && request.frame() === page.mainFrame()) waiting.clear()
-    if (request.resourceType() !== 'eventsource') waiting.add(request)
+    if (!isStream(request)) waiting.add(request)
   })
   for (const end of ['requestfinished', 'requestfailed']) page.on(end, (request) => waiting.delete(request))
   return Object.assign(page, { problems, base: server.url, waiting })
 }
+
+/** Whether a request is for a stream of events. Firefox does not tell who drives it what a request is for. */
+export const isStream = (request) => /\/stream$/.test(new URL(request.url()).pathname)
 
 /** Opens a place of the dashboard and waits until it shows something. */
 export async function open(page, place = '/') {

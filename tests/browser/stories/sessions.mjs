@@ -1,7 +1,7 @@
 // A session that has ended, a server that is restarted under an open page, and a session in another tab.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { consent, open, settled } from '../lib/browser.mjs'
+import { consent, isStream, open, settled } from '../lib/browser.mjs'
 import { NOTE, record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
 import { asUser, newAccount, newServer } from '../world.mjs'
@@ -122,7 +122,7 @@ test('seven tabs of the event log share one stream', async () => {
     while (tabs.length < 7) tabs.push(Object.assign(await page.context().newPage(), { base: server.url, waiting: new Set() }))
     const streams = []
     for (const tab of tabs) {
-      tab.on('request', (request) => { if (request.resourceType() === 'eventsource') streams.push(tab) })
+      tab.on('request', (request) => { if (isStream(request)) streams.push(tab) })
       await open(tab, '/events')
       await tab.getByText('Live', { exact: true }).waitFor()
     }
