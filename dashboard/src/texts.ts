@@ -1514,6 +1514,22 @@ export const scripts = {
   noUsers: (name: string) => `No script requires it yet: a script gets it with require("${name}").`,
 }
 
+export const profile = {
+  title: 'Profile',
+  by: 'Show by',
+  instructions: 'Instructions',
+  hostTime: 'Waiting for the server',
+  instructionsOf: (value: string) => `${value} instructions`,
+  graph: 'Flame graph: callers are above what they call. The table below has the same lines.',
+  none: 'The run spent none of that.',
+  lines: 'By line',
+  line: 'Line',
+  ownLine: (line: number) => `Line ${line}`,
+  calls: 'Calls',
+  rows: 'Rows',
+  more: (lines: number) => `${lines} more lines are not shown.`,
+}
+
 export const dryRunForm = {
   changed: 'The script has changed since this run.',
   text: 'Runs the text in the editor, saved or not, and writes nothing: no repo, no index, no tables, no jobs.',
@@ -1537,6 +1553,8 @@ export const dryRunForm = {
   caller: 'Caller',
   callerHint: 'A DID. Without it the call is anonymous.',
   network: 'Allow reading from other servers',
+  profile: 'Count by line',
+  profileHint: 'Shows where instructions and time go. The run takes longer.',
   run: 'Run',
   none: 'The result appears here: what the script returns, logs and would write, and what it costs.',
   notJson: 'The content is not JSON. Check its quotes, commas and braces.',

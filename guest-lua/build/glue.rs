@@ -14,8 +14,8 @@ use wit_bindgen_core::wit_parser::{
     Function, Resolve, Type, TypeDefKind, TypeId, TypeOwner, WorldId, WorldItem, WorldKey,
 };
 
-/// Interfaces that are not exposed to Lua: `meter` is for the guest itself, `types` has no functions.
-const HIDDEN: [&str; 2] = ["meter", "types"];
+/// Interfaces that are not exposed to Lua: `meter` and `profile` are for the guest itself, `types` has no functions.
+const HIDDEN: [&str; 3] = ["meter", "profile", "types"];
 /// Prefix of the C names of the package `belvedere:script`.
 const PREFIX: &str = "belvedere_script";
 
@@ -102,7 +102,11 @@ impl Glue<'_> {
         what: &str,
     ) -> Result<()> {
         let Some(result) = result else {
-            writeln!(self.body, "  {call}({});\n  return 0;", arguments.join(", "))?;
+            writeln!(
+                self.body,
+                "  profile_calling();\n  {call}({});\n  profile_called();\n  return 0;",
+                arguments.join(", ")
+            )?;
             return Ok(());
         };
         if let Some((ok, error)) = self.as_result(result) {
@@ -113,7 +117,11 @@ impl Glue<'_> {
             }
             writeln!(self.body, "  {} error;", self.c_type(error)?)?;
             arguments.push("&error".to_owned());
-            writeln!(self.body, "  if (!{call}({})) {{", arguments.join(", "))?;
+            writeln!(
+                self.body,
+                "  profile_calling();\n  bool done = {call}({});\n  profile_called();\n  if (!done) {{",
+                arguments.join(", ")
+            )?;
             self.push(error, "error", what)?;
             writeln!(self.body, "  {}_free(&error);\n  raise_fault(L);\n  }}", self.c_name(error)?)?;
             let Some(ok) = ok else {
@@ -123,12 +131,14 @@ impl Glue<'_> {
             return self.return_value(ok, "ok", what);
         }
         writeln!(self.body, "  {} ok;", self.c_type(result)?)?;
+        writeln!(self.body, "  profile_calling();")?;
         if self.by_value(result) {
             writeln!(self.body, "  ok = {call}({});", arguments.join(", "))?;
         } else {
             arguments.push("&ok".to_owned());
             writeln!(self.body, "  {call}({});", arguments.join(", "))?;
         }
+        writeln!(self.body, "  profile_called();")?;
         self.return_value(result, "ok", what)
     }
 

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 /// A text, the text that replaces it, and how often it occurs.
 type Patch = (&'static str, &'static str, usize);
 
-/// The files that are patched, without their extension.
-pub(crate) const PATCHED: [&str; 4] = ["lvm", "lapi", "lgc", "ltable"];
+/// The files that are patched, in one of the guests at least, without their extension.
+pub(crate) const PATCHED: [&str; 6] = ["lvm", "lapi", "lgc", "ltable", "ldo", "lfunc"];
 
 /// `lvm.c`: the instruction counter.
 ///
@@ -116,13 +116,61 @@ const TABLES: [Patch; 2] = [
     ),
 ];
 
-/// Writes the patched files to `out`. Fails unless each text occurs as often as expected, so that a new version of Lua
-/// can't run unmetered.
+/// The profiled guest's `lvm.c`, after [`VM`]: each instruction and each start of a frame call `profile.c`.
+const PROFILED_VM: [Patch; 3] = [
+    (
+        "static void meter_exhausted (lua_State *L);\n",
+        "static void meter_exhausted (lua_State *L);\nstatic void profile_entered (CallInfo *ci);\n\
+         static void profile_instruction (lua_State *L, CallInfo *ci, const Instruction *pc);\n",
+        1,
+    ),
+    ("  i = *(pc++); \\\n", "  profile_instruction(L, ci, pc); \\\n  i = *(pc++); \\\n", 1),
+    (
+        "  meter = meter_left;\n returning:\n",
+        "  meter = meter_left;\n  profile_entered(ci);\n returning:\n",
+        1,
+    ),
+];
+
+/// The profiled guest's `ldo.c`: `trap` holds a place of the profile.
+const PROFILED_CALLS: [Patch; 1] = [(
+    "    if (isLua(ci))\n      ci->u.l.trap = 1;  /* signal to update 'trap' in 'luaV_execute' */\n",
+    "",
+    1,
+)];
+
+/// The profiled guest's `lfunc.c`.
+const PROFILED_FUNCTIONS: [Patch; 1] = [(
+    "void luaF_freeproto (lua_State *L, Proto *f) {\n",
+    "void luaF_freeproto (lua_State *L, Proto *f) {\n  profile_forget(f);\n",
+    1,
+)];
+
+/// Writes the patched files of the guest of servers to `out`. Fails unless each text occurs as often as expected, so that a
+/// new version of Lua can't run unmetered.
 pub(crate) fn patch(lua: &Path, out: &Path) -> Result<()> {
-    for (name, patches) in PATCHED.into_iter().zip([&VM[..], &API, &COLLECTOR, &TABLES]) {
+    let patches: [&[&[Patch]]; 6] = [&[&VM], &[&API], &[&COLLECTOR], &[&TABLES], &[], &[]];
+    write(lua, out, patches)
+}
+
+/// Like [`patch`], for the profiled guest.
+pub(crate) fn patch_profiled(lua: &Path, out: &Path) -> Result<()> {
+    let patches: [&[&[Patch]]; 6] = [
+        &[&VM, &PROFILED_VM],
+        &[&API],
+        &[&COLLECTOR],
+        &[&TABLES],
+        &[&PROFILED_CALLS],
+        &[&PROFILED_FUNCTIONS],
+    ];
+    write(lua, out, patches)
+}
+
+fn write(lua: &Path, out: &Path, patches: [&[&[Patch]]; 6]) -> Result<()> {
+    for (name, patches) in PATCHED.into_iter().zip(patches) {
         let file = format!("{name}.c");
         let mut text = fs::read_to_string(lua.join(&file)).with_context(|| file.clone())?;
-        for &(old, new, count) in patches {
+        for &(old, new, count) in patches.iter().copied().flatten() {
             let found = text.matches(old).count();
             ensure!(found == count, "{file} has {old:?} {found} times, not {count}; review the patches");
             text = text.replace(old, new);

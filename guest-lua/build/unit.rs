@@ -17,10 +17,12 @@ const LUA: [&str; 26] = [
     "lmathlib", "lstrlib", "ltablib", "lutf8lib",
 ];
 
-/// Our C files. Each may use definitions of the files before it. `glue.c` is generated.
-const OURS: [&str; 14] = [
+/// Our C files. Each may use definitions of the files before it. `glue.c` is generated, and only the
+/// profiled guest has `profile.c`.
+const OURS: [&str; 15] = [
     "memory.c",
     "meter.c",
+    "profile.c",
     "coroutine.c",
     "raise.c",
     "buffer.c",
@@ -34,6 +36,9 @@ const OURS: [&str; 14] = [
     "prelude.c",
     "names.c",
 ];
+
+/// The macro by which C files tell the profiled guest.
+const PROFILED: &str = "#define BELVEDERE_PROFILED\n";
 
 const HEAD: &str = "#define LUA_CORE\n#define LUA_LIB\n#define ltable_c\n#define lvm_c\n#include \"luaconf.h\"\n\
     #include \"config.h\"\n\
@@ -49,19 +54,23 @@ pub(crate) struct Folders<'a> {
     pub(crate) lua: &'a Path,
     pub(crate) ours: &'a Path,
     pub(crate) prelude: &'a Path,
+    /// Lua's patched files.
+    pub(crate) patched: &'a Path,
     pub(crate) out: &'a Path,
+    /// Whether it is the guest that counts instructions by line.
+    pub(crate) profiled: bool,
 }
 
-/// Writes the unit and returns its path. The patched files and `glue.c` must already be in `out`.
+/// Writes the unit and returns its path. The patched files must be there, and `glue.c` in `out`.
 pub(crate) fn write(folders: &Folders<'_>) -> Result<PathBuf> {
-    let mut unit = HEAD.to_owned();
+    let mut unit = if folders.profiled { PROFILED.to_owned() + HEAD } else { HEAD.to_owned() };
     let mut include = |path: PathBuf| writeln!(unit, "#include \"{}\"", path.display());
     for name in LUA {
-        let folder = if patches::PATCHED.contains(&name) { folders.out } else { folders.lua };
+        let folder = if patches::PATCHED.contains(&name) { folders.patched } else { folders.lua };
         include(folder.join(format!("{name}.c")))?;
     }
     include("guest.h".into())?;
-    for name in OURS {
+    for name in OURS.into_iter().filter(|name| folders.profiled || *name != "profile.c") {
         if name == "prelude.c" {
             include(folders.out.join("prelude_files.c"))?;
         }
@@ -70,7 +79,7 @@ pub(crate) fn write(folders: &Folders<'_>) -> Result<PathBuf> {
     }
     include(folders.ours.join("guest.c"))?;
     fs::write(folders.out.join("prelude_files.c"), prelude_files(folders.prelude)?)?;
-    let path = folders.out.join("unit.c");
+    let path = folders.patched.join("unit.c");
     fs::write(&path, unit)?;
     Ok(path)
 }

@@ -45,6 +45,7 @@ void exports_guest_init(void) {
   luaH_resize(L, hvalue(s2v(L->top.p - 1)), 0, GLOBALS);
   lua_pop(L, 1);
   memory_settle();
+  profile_reset();
   luaE_setdebt(G(L), -(l_mem)GC_HEADROOM);
 }
 

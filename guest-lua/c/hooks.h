@@ -13,4 +13,14 @@ static void meter_out_of_memory(lua_State *L);
 /* Of json_decode.c. */
 static void decode_forget(void);
 
+/* Of profile.c, which only the profiled guest has. */
+#ifdef BELVEDERE_PROFILED
+struct Proto;
+static void profile_forget(const struct Proto *p);
+#else
+static inline void profile_reset(void) {}
+static inline void profile_calling(void) {}
+static inline void profile_called(void) {}
+#endif
+
 #endif

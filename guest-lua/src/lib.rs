@@ -8,3 +8,9 @@ pub const COMPONENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest.was
 
 /// SHA-256 of [`COMPONENT`], in hex.
 pub const HASH: &str = env!("BELVEDERE_GUEST_HASH");
+
+/// Like [`COMPONENT`], for runs of which a profile is wanted: it also counts instructions by line.
+pub const PROFILED_COMPONENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/profiled_guest.wasm"));
+
+/// SHA-256 of [`PROFILED_COMPONENT`], in hex.
+pub const PROFILED_HASH: &str = env!("BELVEDERE_PROFILED_GUEST_HASH");

@@ -1,16 +1,19 @@
 //! `belvedere script`, against a running server.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use belvedere_standins::upstream::{Upstream, respond};
 use http::Method;
 use serde_json::json;
 
 use crate::fixtures::World;
+use crate::support::instance::query_lexicon;
 
 const GOOD: &str = "function handle() return 1 end\n";
 
@@ -292,4 +295,82 @@ async fn an_earlier_body_is_stored_again() {
     let restored = rollback(&[]);
     assert!(restored.status.success(), "{}", err(&restored));
     assert_eq!(stored().await, body(1));
+}
+
+/// A command that runs until it is dropped, and the lines that it prints.
+struct Tail {
+    process: std::process::Child,
+    lines: tokio::sync::mpsc::UnboundedReceiver<String>,
+}
+
+impl Tail {
+    fn start(arguments: &[&str]) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_belvedere"))
+            .args(arguments)
+            .env_clear()
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = process.stdout.take().unwrap();
+        let (sender, lines) = tokio::sync::mpsc::unbounded_channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        Self { process, lines }
+    }
+
+    async fn line(&mut self) -> String {
+        let line = tokio::time::timeout(Duration::from_secs(30), self.lines.recv());
+        line.await.expect("a line in time").expect("the command runs")
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_of_scripts_is_followed_over_a_restart() {
+    let mut world = World::sqlite().await;
+    let url = format!("http://{}", world.server.address);
+    let key = world.server.admin_key.clone();
+    for method in ["com.example.loud", "com.example.quiet"] {
+        world.server.upload(query_lexicon(method), None).await;
+        let source = "function handle()
+  log('n is ' .. tostring(params.n))
+  if tostring(params.n) == '2' then error('it broke') end
+  return {}
+end";
+        world.server.bind(method, source).await;
+    }
+    let call = async |world: &World, method: &str, n: u32| {
+        world.server.xrpc(&format!("{method}?n={n}")).await;
+    };
+    call(&world, "com.example.quiet", 0).await;
+    call(&world, "com.example.loud", 1).await;
+    let since = ["--since", "2020-01-01T00:00:00Z", "--trigger", "*loud"];
+    let mut tail = Tail::start(&[&["script", "tail", "--url", &url, "--key", &key], &since[..]].concat());
+    let line = tail.line().await;
+    assert!(line.ends_with(" info  xrpc.query:com.example.loud: n is 1"), "{line}");
+    call(&world, "com.example.quiet", 2).await;
+    call(&world, "com.example.loud", 2).await;
+    let (logged, failed) = (tail.line().await, tail.line().await);
+    assert!(logged.ends_with("n is 2"), "{logged}");
+    assert!(failed.ends_with(" error xrpc.query:com.example.loud:3: it broke"), "{failed}");
+    world.server.kill();
+    world.server.start_again().await;
+    call(&world, "com.example.loud", 3).await;
+    let line = tail.line().await;
+    assert!(line.ends_with("n is 3"), "{line}");
+    let refused = world.server.run(&["script", "tail", "--url", &url, "--key", "wrong"]);
+    assert!(
+        !refused.status.success() && err(&refused).contains("does not know this key"),
+        "{}",
+        err(&refused)
+    );
 }

@@ -251,6 +251,37 @@ end)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn coverage_names_the_lines_that_no_test_ran() {
+    let folder = with_list();
+    folder.write("xrpc.query/com.example.unused.lua", "function handle() end");
+    folder.write(
+        "test/list.lua",
+        r#"
+test("lists nothing", function()
+  expect(call.query("com.example.list").status).equals(200)
+end)
+"#,
+    );
+    let plain = folder.test(&["--show-passed"]);
+    let ended = folder.test(&["--coverage=lines.info"]);
+    assert_eq!((plain.code, ended.code), (Some(0), Some(0)), "{ended:#?}");
+    assert!(!plain.out.contains("coverage"), "{plain:#?}");
+    for expected in [
+        "scripts/xrpc.query/com.example.unused.lua: not run\n",
+        "scripts/lib/shape.lua: all 1 lines\n",
+        "scripts/xrpc.query/com.example.list.lua: all 8 lines\n",
+        " (100.0 %)\n",
+    ] {
+        assert!(ended.out.contains(expected), "{expected}: {}", ended.out);
+    }
+    let lcov = fs::read_to_string(folder.0.path().join("lines.info")).unwrap();
+    assert!(lcov.contains("SF:scripts/xrpc.query/com.example.list.lua\nDA:1,"), "{lcov}");
+    folder.write("lib/shape.lua", "return {\n  of = function(note)\n    return note.text\n  end,\n}");
+    let ended = folder.test(&["--coverage"]);
+    assert!(ended.out.contains("scripts/lib/shape.lua: 3 of 4 lines, not 3\n"), "{}", ended.out);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tests_that_cannot_run_end_with_status_2() {
     let folder = with_list();
     let ended = folder.test(&[]);

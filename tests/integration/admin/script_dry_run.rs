@@ -29,6 +29,7 @@ crate::in_both_worlds!(
     a_record_script_decides_on_an_indexed_record,
     only_readers_of_variables_run_with_their_values,
     a_failure_names_its_line,
+    a_profile_is_answered_when_it_is_requested,
     writes_are_collected_and_not_made,
     methods_that_are_called_run_dry_too,
     jobs_labels_and_dead_letters_can_be_tried,
@@ -36,6 +37,62 @@ crate::in_both_worlds!(
     events_that_do_not_fit_are_refused,
     two_run_at_once_and_a_third_waits_for_a_while
 );
+
+async fn a_profile_is_answered_when_it_is_requested(world: World) {
+    let mut world = world.with_notes().await;
+    for n in 0..3 {
+        world.note(ALICE, &format!("n{n}"), json!({ "text": "hello" })).await;
+    }
+    let server = &world.server;
+    server.upload(query_lexicon("com.example.hot"), None).await;
+    let script = format!(
+        "function handle()\n  local page = db.query({{ collection = '{NOTES}' }})\n  local n = 0\n  for i = 1, 1000 do n = n + i end\n  return {{ n = n }}\nend"
+    );
+    let id = "xrpc.query:com.example.hot";
+    let plain = dry_run(server, id, &script, request()).await;
+    assert_eq!(plain["profile"], Value::Null);
+    let body = json!({ "id": id, "body": script, "event": request(), "profile": true });
+    let answer = send(server, &body).await.body;
+    assert_eq!((&answer["ok"], &answer["result"]), (&json!(true), &plain["result"]), "{answer}");
+    assert_eq!(answer["usage"]["instructions"], plain["usage"]["instructions"]);
+    assert_eq!(answer["usage"]["host_calls"], plain["usage"]["host_calls"]);
+    let profile = &answer["profile"];
+    let sum = |name: &str| -> u64 {
+        profile["places"].as_array().unwrap().iter().map(|place| place[name].as_u64().unwrap()).sum()
+    };
+    assert_eq!(json!(sum("instructions")), answer["usage"]["instructions"]);
+    assert_eq!((json!(sum("host_calls")), sum("rows")), (answer["usage"]["host_calls"].clone(), 3));
+    let line = |line: u64| {
+        let lines = profile["lines"].as_array().unwrap();
+        lines.iter().find(|found| found["file"] == id && found["line"] == line).unwrap().clone()
+    };
+    assert_eq!(line(2)["rows"], 3);
+    assert!(line(4)["instructions"].as_u64().unwrap() > 2_000, "{profile}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("hot.lua"), dir.path().join("hot.json"));
+    std::fs::write(&file, &script).unwrap();
+    let (file, path) = (file.display().to_string(), out.display().to_string());
+    let url = format!("http://{}", server.address);
+    let ran = server.run(&[
+        "script",
+        "profile",
+        id,
+        "--body",
+        &file,
+        "--out",
+        &path,
+        "--url",
+        &url,
+        "--key",
+        &server.admin_key,
+    ]);
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let hottest = text.lines().nth(1).unwrap_or_default();
+    assert!(ran.status.success() && hottest.ends_with(&format!("{id}:4")), "{ran:?}");
+    let written: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    assert_eq!(written["profiles"][0]["endValue"], answer["usage"]["instructions"]);
+}
 
 async fn a_record_script_decides_on_an_indexed_record(world: World) {
     let mut world = world.with_notes().await;

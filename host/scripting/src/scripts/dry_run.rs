@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::limits;
+use super::profile::RunProfile;
 
 /// The collected effects of one dry run, and of the runs that it calls. Cheap to clone.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ pub struct DryRunOptions {
     /// Whether `env` has the values of script variables. A script can show them in any form, so that nothing in the answer
     /// hides them.
     pub with_variables: bool,
+    /// Whether the report has a profile.
+    pub profile: bool,
 }
 
 /// The report of a dry run.
@@ -45,6 +48,7 @@ pub struct DryRunReport {
     /// Whether a request got an answer that no server sent.
     pub answered_unsent: bool,
     pub usage: DryRunUsage,
+    pub profile: Option<RunProfile>,
     bytes: usize,
 }
 
@@ -147,6 +151,10 @@ impl DryRun {
 
     pub(in crate::scripts) fn set_usage(&self, usage: DryRunUsage) {
         self.report().usage = usage;
+    }
+
+    pub(in crate::scripts) fn set_profile(&self, profile: Option<RunProfile>) {
+        self.report().profile = profile;
     }
 
     /// Takes what was collected so far.

@@ -13,6 +13,9 @@ pub const INSTRUCTIONS: u32 = 1_000_000;
 /// can't see: a pathological pattern, a huge `string.rep`, a sort.
 pub const FUEL: u64 = 2_000_000_000;
 
+/// The fuel of a profiled run, as a multiple of [`FUEL`]: counting by line takes several times the fuel of the instructions.
+pub const PROFILE_FUEL_FACTOR: u64 = 8;
+
 /// Fuel between two points where a run yields its worker thread: 0.1 to 0.2 ms. The thread's other tasks wait for that
 /// long. Most runs end before the first such point.
 pub const FUEL_PER_YIELD: u64 = 1_000_000;

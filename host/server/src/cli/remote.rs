@@ -12,7 +12,7 @@ use serde_json::Value;
 use url::Url;
 
 use belvedere_instance::config::Config;
-use belvedere_web::net::{Client, Limits, OutboundPolicy};
+use belvedere_web::net::{ArrivingResponse, Client, Limits, OutboundPolicy};
 
 /// Bytes of the largest response, the list of all scripts with their bodies: a hundred scripts of the largest size.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
@@ -20,6 +20,10 @@ const MAX_RESPONSE_BYTES: usize = 64 << 20;
 /// Time for a request and its response. The preview of many lexicons validates records, which takes up to a second for each
 /// of a hundred collections.
 const MAX_TIME: Duration = Duration::from_mins(3);
+
+/// Bytes and time of a stream: then the command opens another one.
+const MAX_STREAM_BYTES: usize = 256 << 20;
+const MAX_STREAM_TIME: Duration = Duration::from_hours(1);
 
 /// The server to call.
 #[derive(Args, Debug)]
@@ -125,6 +129,20 @@ impl Remote {
     /// Sends a request, and fails unless the server carries it out.
     pub(super) async fn send(&self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<()> {
         self.exchange(method, path, body.map(|body| body.to_string())).await.map(drop)
+    }
+
+    /// Opens a stream of server-sent events, which the command reads until it ends.
+    pub(super) async fn open(&self, path: &str) -> anyhow::Result<ArrivingResponse> {
+        let url = format!("{}{path}", self.base);
+        let limits = Limits { max_bytes: MAX_STREAM_BYTES, total: MAX_STREAM_TIME };
+        let opened = self.client.open(Method::GET, &url, self.headers.clone(), None, limits).await;
+        let stream = opened.with_context(|| format!("{} does not answer", self.base))?;
+        if !stream.status.is_success() {
+            let status = stream.status;
+            let body = stream.complete().await.map(|answer| answer.body).unwrap_or_default();
+            bail!("{}", refusal(status, &body, self.needed));
+        }
+        Ok(stream)
     }
 
     async fn exchange(

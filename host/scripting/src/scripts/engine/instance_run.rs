@@ -12,6 +12,7 @@ use crate::scripts::failure::{FailureKind, ScriptFailure};
 use crate::scripts::host::{Guest, Instance, InstructionsExhausted, RunState};
 use crate::scripts::invocation::Usage;
 use crate::scripts::limits;
+use crate::scripts::profile::RunProfile;
 use crate::scripts::scheduling::Lineage;
 use belvedere_wasm::sandbox::{RunBounds, RunEnd, RunLimits, RunMemory, RunStore, Runner};
 use belvedere_web::fair_share::Full;
@@ -65,17 +66,20 @@ pub(in crate::scripts) struct RunReport<T> {
     pub(in crate::scripts) usage: Usage,
     /// Read for dry runs and observed runs only.
     pub(in crate::scripts) instructions: Option<u32>,
+    /// For observers that want profiles.
+    pub(in crate::scripts) profile: Option<RunProfile>,
 }
 
 /// Sets the fuel of a run, and how much of it a run may burn before it yields.
 pub(in crate::scripts) fn limit(store: &mut Store<RunState>) {
-    let set = store.set_fuel(fuel_of(store.data().factor()));
+    let set = store.set_fuel(fuel_of(store.data()));
     set.and_then(|()| store.fuel_async_yield_interval(Some(limits::FUEL_PER_YIELD)))
         .expect("the engine counts fuel");
 }
 
-fn fuel_of(factor: u32) -> u64 {
-    limits::FUEL * u64::from(factor)
+fn fuel_of(state: &RunState) -> u64 {
+    let for_profile = if state.is_profiled() { limits::PROFILE_FUEL_FACTOR } else { 1 };
+    limits::FUEL * u64::from(state.factor()) * for_profile
 }
 
 /// Runs `work` in a fresh instance, in a store of its own; both are dropped when this returns. Stores the fuel used in
@@ -97,7 +101,8 @@ pub(in crate::scripts) async fn within_limits<T>(
         calls: Arc::clone(state.host_calls()),
     };
     let run = RunLimits { expected_memory: 0, bounds, deadline: lineage.deadline() };
-    let mut metered = MeteredStore { store: runner.store(state, memory), fuel: fuel_of(factor), fuel_used };
+    let fuel = fuel_of(&state);
+    let mut metered = MeteredStore { store: runner.store(state, memory), fuel, fuel_used };
     let work = async |instance: &WasmInstance, store: &mut Store<RunState>| {
         work(&guest.of(instance, store)?, store).await
     };
@@ -115,15 +120,17 @@ pub(in crate::scripts) async fn within_limits<T>(
     let dry_run = store.data().dry_run().filter(|_| lineage.depth() == 0).cloned();
     let counts = factor == 1 && (dry_run.is_some() || store.data().is_observed());
     let instructions = if counts { guest.instructions(store).await } else { None };
+    let mut profile = if store.data().is_profiled() { guest.profile(store).await } else { None };
     if let Some(dry_run) = dry_run {
         dry_run.set_usage(DryRunUsage { instructions, fuel: usage.fuel, guest_time, host_calls });
+        dry_run.set_profile(profile.take());
     }
     let result = match ended {
         Ok(returned) => returned,
         Err(failure) if failure.line.is_some() || failure.kind == FailureKind::Internal => Err(failure),
         Err(failure) => Err(ScriptFailure { line: guest.script_line(store).await, ..failure }),
     };
-    RunReport { result, usage, instructions }
+    RunReport { result, usage, instructions, profile }
 }
 
 /// The failure of a run that was stopped because it computed for longer than one of its bounds.

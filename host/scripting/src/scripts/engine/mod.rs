@@ -3,6 +3,7 @@
 mod config;
 mod image;
 mod instance_run;
+mod profiled_guest;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +14,9 @@ pub use config::{EngineConfig, EngineError};
 pub use image::prepare;
 
 use config::wasm_config;
+use image::GuestBuild;
 use instance_run::RunReport;
+use profiled_guest::ProfiledGuest;
 
 use crate::scripts::contract::{self, Contract};
 use crate::scripts::host::tid::TidClock;
@@ -52,6 +55,7 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     runner: Runner<RunState>,
     guest: Guest,
+    profiled: ProfiledGuest,
     instance_permits: InstancePermits,
     memory: MemoryPool,
     fuel_buckets: TokenBuckets,
@@ -73,8 +77,9 @@ impl Engine {
     /// When the machine can't run the guest.
     pub async fn open(config: EngineConfig) -> Result<Self, EngineError> {
         let wasm = wasmtime::Engine::new(&wasm_config(&config)).map_err(EngineError::Wasm)?;
-        let image = image::load(&config.cache_dir, &wasm).await?;
+        let image = image::load(&config.cache_dir, &wasm, GuestBuild::Ordinary).await?;
         let guest = Guest::link(&wasm, &image).map_err(EngineError::Wasm)?;
+        let profiled = ProfiledGuest::new(config.cache_dir, wasm.clone());
         let instance_permits = InstancePermits::new(config.pool_size, config.queue);
         let memory = MemoryPool::new(config.memory);
         let tids = Arc::new(TidClock::new(Random::system().u64()));
@@ -83,6 +88,7 @@ impl Engine {
         Ok(Self(Arc::new(Inner {
             runner: Runner::new(wasm, config.processor, instance_run::limit),
             guest,
+            profiled,
             instance_permits,
             memory,
             fuel_buckets,
@@ -211,7 +217,7 @@ impl Engine {
                 instance.run(store, bytecode, &inputs).await
             })
             .await;
-        let RunReport { result, usage, instructions } = ran?;
+        let RunReport { result, usage, instructions, profile } = ran?;
         let bytes = result.as_ref().map_or(0, |returned| returned.body.len());
         if let large @ 1.. = bytes.saturating_sub(limits::FREE_ANSWER_BYTES) {
             self.0.answer_buckets.charge(&tenant, large as u64, services.clock.now());
@@ -225,7 +231,8 @@ impl Engine {
         script.tally.count(failed, usage.fuel, usage.guest_time, took, services.clock.now());
         if let Some(observer) = &services.observer {
             let (trigger, failure) = (Arc::clone(&script.name), returned.as_ref().err().cloned());
-            observer.ended(EndedRun { trigger, instructions, failure });
+            let profile = profile.map(Arc::new);
+            observer.ended(EndedRun { trigger, instructions, failure, profile });
         }
         let returned = returned?;
         Ok(Outcome { shape: returned.shape, body: returned.body, usage })
@@ -268,11 +275,12 @@ impl Engine {
             &mut wasmtime::Store<RunState>,
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
     ) -> Result<RunReport<T>, ScriptFailure> {
+        let guest = if state.is_profiled() { self.0.profiled.get().await? } else { &self.0.guest };
         let (tenant, lineage) = (state.tenant().clone(), state.lineage().clone());
         let entered = self.0.instance_permits.enter(&tenant, lineage.depth(), lineage.time_left()).await;
         let _permit = entered.map_err(instance_run::no_instance)?;
         let memory = RunMemory::new(&self.0.memory, tenant, lineage.memory().clone());
-        let work = instance_run::within_limits(&self.0.runner, &self.0.guest, memory, state, fuel, work);
+        let work = instance_run::within_limits(&self.0.runner, guest, memory, state, fuel, work);
         Ok(work.await)
     }
 

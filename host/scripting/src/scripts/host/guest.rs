@@ -15,6 +15,7 @@ use crate::scripts::contract::Contract;
 use crate::scripts::failure::{FailureAnswer, FailureKind, FaultCode, ScriptFailure};
 use crate::scripts::invocation::ReturnKind;
 use crate::scripts::limits;
+use crate::scripts::profile::RunProfile;
 use crate::scripts::raised::{self, Field};
 use crate::scripts::unknown_names::UnknownName;
 
@@ -81,6 +82,11 @@ impl Guest {
     pub(in crate::scripts) async fn instructions(&self, store: &mut Store<RunState>) -> Option<u32> {
         let left = self.stopped.instructions_left(store).await?;
         Some(limits::INSTRUCTIONS.saturating_sub(left))
+    }
+
+    /// The profile of a run of the profiled guest that has ended.
+    pub(in crate::scripts) async fn profile(&self, store: &mut Store<RunState>) -> Option<RunProfile> {
+        self.stopped.profile(store).await
     }
 
     /// The script's line at which an instance in the store stopped, after a call that did not return.

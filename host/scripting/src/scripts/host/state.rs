@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::allowances::{Outbound, WriteCount};
 use super::blobs::Blobs;
 use super::fault;
+use super::host_costs::HostCosts;
 use super::tid::TidClock;
 use crate::scripts::OutboundHttp;
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
@@ -72,7 +73,7 @@ pub(in crate::scripts) struct RunState {
     host_calls: Arc<AtomicU32>,
     /// Factor of this run's limits to those of an ordinary run.
     factor: u32,
-    rows: u64,
+    pub(super) rows: u64,
     row_bytes: u64,
     json_bytes: u64,
     log_lines: u32,
@@ -87,6 +88,8 @@ pub(in crate::scripts) struct RunState {
     unpaid_fuel: u64,
     /// The session with the caller's PDS; `None` when this kind of run may use none.
     session: Option<Result<Arc<Session>, NoSession>>,
+    /// `None` unless a profile of the run is wanted.
+    pub(super) profile: Option<HostCosts>,
     pub(super) memory: InstanceMemory,
 }
 
@@ -108,8 +111,14 @@ impl RunState {
         if reads_only && info.lineage.may_lag() {
             services.index = services.index.for_query(&info.caller).unwrap_or(services.index);
         }
-        let scripts = services.scripts.all();
-        Self { services: Some(services), session, scripts, ..Self::without_services(info, clock, tids) }
+        let (scripts, profile) = (services.scripts.all(), HostCosts::of(info.lineage.depth(), &services));
+        Self {
+            services: Some(services),
+            session,
+            scripts,
+            profile,
+            ..Self::without_services(info, clock, tids)
+        }
     }
 
     /// For a script that is compiled or checked: log lines are discarded, and every function but the clock's is
@@ -137,6 +146,7 @@ impl RunState {
             plugin_time: Duration::ZERO,
             unpaid_fuel: 0,
             session: None,
+            profile: None,
             memory: InstanceMemory::new(GROWTH),
         }
     }
@@ -312,11 +322,6 @@ impl RunState {
     /// The collector of the writes of a dry run; `None` in other runs.
     pub(in crate::scripts) fn dry_run(&self) -> Option<&DryRun> {
         self.services.as_ref()?.effects.dry_run()
-    }
-
-    /// Whether an observer receives how the run ends.
-    pub(in crate::scripts) fn is_observed(&self) -> bool {
-        self.services.as_ref().is_some_and(|services| services.observer.is_some())
     }
 
     /// The account that a dry run acts for as if it had a session.

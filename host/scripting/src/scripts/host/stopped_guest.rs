@@ -1,5 +1,5 @@
 //! Finds the script's line in an instance whose guest did not return: it trapped, or the host stopped it. Also reads how
-//! many instructions a dry run executed.
+//! many instructions a dry run executed, and the profile of a run.
 //!
 //! Nothing can enter such a component again, but the guest's core instance and its memory are still there. wasmtime gives
 //! access to them through the core dump of a trap, so this module makes one in the same store, and calls a function of the
@@ -8,6 +8,7 @@
 use wasmtime::{Engine, Global, Instance, Module, Result, Store, Val, WasmCoreDump};
 
 use super::state::RunState;
+use crate::scripts::profile::RunProfile;
 
 /// A module whose start function traps: `(module (func unreachable) (start 0))`.
 const TRAP: &[u8] = b"\0asm\x01\0\0\0\
@@ -21,6 +22,10 @@ const SCRIPT_LINE: &str = "script_line";
 
 /// The guest's function that returns how many instructions its run has left (`guest-lua/c/meter.c`).
 const INSTRUCTIONS_LEFT: &str = "instructions_left";
+
+/// The profiled guest's function that returns the address of its tables (`guest-lua/c/profile.c`), and the memory that they are in.
+const PROFILE_TABLES: &str = "profile_tables";
+const MEMORY: &str = "memory";
 
 /// The guest's pointer to its C stack, which may have overflowed.
 const STACK_POINTER: &str = "__stack_pointer";
@@ -51,8 +56,21 @@ impl StoppedGuest {
         self.call(store, INSTRUCTIONS_LEFT).await
     }
 
-    /// Calls a function of the guest without changing the store's fuel. `None` when it can't be called.
+    /// The profile of the run of the profiled guest.
+    pub(super) async fn profile(&self, store: &mut Store<RunState>) -> Option<RunProfile> {
+        let (guest, tables) = self.call_in(store, PROFILE_TABLES).await?;
+        let memory = guest.get_memory(&mut *store, MEMORY)?;
+        let (bytes, state) = memory.data_and_store_mut(store);
+        state.take_profile(bytes, tables)
+    }
+
     async fn call(&self, store: &mut Store<RunState>, function: &str) -> Option<u32> {
+        self.call_in(store, function).await.map(|(_, answer)| answer)
+    }
+
+    /// Calls a function of the guest without changing the store's fuel, and returns its core instance and the answer. `None` when
+    /// it can't be called.
+    async fn call_in(&self, store: &mut Store<RunState>, function: &str) -> Option<(Instance, u32)> {
         // The run's use of fuel is read from what is left.
         let fuel = store.get_fuel().ok()?;
         let answer = self.read(store, function).await.unwrap_or_else(|error| {
@@ -67,7 +85,7 @@ impl StoppedGuest {
         answer
     }
 
-    async fn read(&self, store: &mut Store<RunState>, function: &str) -> Result<Option<u32>> {
+    async fn read(&self, store: &mut Store<RunState>, function: &str) -> Result<Option<(Instance, u32)>> {
         store.set_fuel(FUEL)?;
         let trapped = Instance::new_async(&mut *store, &self.0, &[]).await.err();
         let instances = trapped
@@ -79,7 +97,8 @@ impl StoppedGuest {
             if let Some(stack) = instance.get_global(&mut *store, STACK_POINTER) {
                 reset(&stack, store)?;
             }
-            return found.call_async(&mut *store, ()).await.map(Some);
+            let answer = found.call_async(&mut *store, ()).await?;
+            return Ok(Some((*instance, answer)));
         }
         Ok(None)
     }

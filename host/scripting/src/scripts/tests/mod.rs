@@ -17,6 +17,7 @@ mod names;
 mod plugin_components;
 mod plugins;
 mod pool;
+mod profile;
 mod record;
 mod rows;
 mod sandbox;

@@ -29,6 +29,13 @@ pub(super) struct ScriptFile {
     pub(super) source: String,
 }
 
+impl ScriptFile {
+    /// Whether it is a view, which has no lines that run.
+    pub(super) fn is_view(&self) -> bool {
+        self.trigger.kind() == TriggerKind::View
+    }
+}
+
 /// The scripts of a folder, and files that only look like scripts.
 #[derive(Debug, Default)]
 pub(super) struct Folder {

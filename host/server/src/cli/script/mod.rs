@@ -9,11 +9,13 @@ mod check;
 mod files;
 mod init;
 mod order;
+mod profile;
 mod pull;
 mod push;
 mod reindex;
 mod remote;
 mod rollback;
+mod tail;
 mod test;
 
 use std::path::PathBuf;
@@ -32,6 +34,8 @@ pub(super) enum Command {
         #[arg(required = true, value_name = "FILE or DIR")]
         paths: Vec<PathBuf>,
     },
+    /// Try a script on a server, which changes nothing, and print its instructions, host calls, rows and waiting time by line
+    Profile(Box<profile::Options>),
     /// Store the scripts of a folder on a server
     Push {
         /// A folder of scripts: DIR/xrpc.query/com.example.listNotes.lua is bound to that trigger
@@ -74,6 +78,8 @@ pub(super) enum Command {
         #[command(flatten)]
         server: Server,
     },
+    /// Print the log lines and failures of a server's scripts as they occur
+    Tail(Box<tail::Options>),
     /// Run the tests of a folder of scripts, without a server and without a network; exit status 0: passed, 1: failed, 2: not run
     Test(test::Options),
     /// Write type annotations and editor settings into a folder of scripts, with the functions of a server's plugins
@@ -106,12 +112,14 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
         Command::Push { dir, server, delete, dry_run } => {
             push::run(&dir, &server, push::PushOptions { delete, dry_run }, config).await
         }
+        Command::Profile(options) => profile::run(&options, config).await,
         Command::Reindex { collection, did, since, wait, server } => {
             let chosen =
                 reindex::Chosen { collection: &collection, did: did.as_deref(), since: since.as_deref() };
             reindex::run(chosen, &server, wait, config).await
         }
         Command::Rollback { trigger, to, server } => rollback::run(&trigger, to, &server, config).await,
+        Command::Tail(options) => tail::run(&options, config).await,
         Command::Test(options) => Ok(test::run(&options, config).await),
         Command::Init { dir, server } => init::run(&dir, server.given().as_ref(), config).await,
         Command::Pull { dir, server } => pull::run(&dir, &server, config).await,

@@ -43,6 +43,9 @@ pub struct DryRunRequest {
     source: Option<String>,
     /// Whether it may read from other servers; false when absent.
     network: Option<bool>,
+    /// Whether the answer has a profile; false when absent. A profiled run takes several times as long, and burns as much more
+    /// fuel.
+    profile: Option<bool>,
     event: DryRunEvent,
 }
 
@@ -75,6 +78,7 @@ pub async fn handle(
         network: request.network.unwrap_or_default(),
         with_session: event.has_session(),
         with_variables: admin.may(Permission::ScriptVariablesRead),
+        profile: request.profile.unwrap_or_default(),
     };
     let dry_run = DryRun::new(options);
     let methods = DryRunMethods::new(&app, &dry_run);

@@ -3,6 +3,7 @@
 
 mod call;
 mod case;
+mod coverage;
 mod databases;
 mod given;
 mod headers;
@@ -36,8 +37,9 @@ use belvedere_instance::config::Config;
 use belvedere_scripting::scripts::Engine;
 
 use case::Outcome;
+use coverage::Coverage;
 use places::Places;
-use prepare::Prepared;
+use prepare::{Prepared, Shared};
 use suite::{Broken, Case};
 
 /// The folder of lexicons in a folder of scripts, unless another is given.
@@ -57,6 +59,9 @@ pub(crate) struct Options {
     /// Also write the outcomes as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Print which lines of scripts the tests ran, and write them to FILE in the format of lcov
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    coverage: Option<Option<PathBuf>>,
     /// Tests that run at the same time [default: one for each processor]
     #[arg(long, value_name = "NUMBER")]
     parallel: Option<u16>,
@@ -104,12 +109,18 @@ async fn test(options: &Options, config: &Config) -> anyhow::Result<bool> {
         places.add(script.trigger.id(), &script.path);
     }
     let engine = Engine::open(engine_config(config)).await?;
-    let prepared = Prepared::new((&scripts, &lexicons), engine, options.database.as_deref(), &places);
+    let coverage = options.coverage.as_ref().map(|_| Arc::<Coverage>::default());
+    let shared = Shared { engine, coverage: coverage.clone() };
+    let prepared = Prepared::new((&scripts, &lexicons), shared, options.database.as_deref(), &places);
     let prepared = Arc::new(Box::pin(prepared).await?);
     let ended = Box::pin(run_cases(options, &prepared, &scripts, places)).await;
     // However they ended: databases on a server stay otherwise.
     prepared.finish().await;
-    ended
+    let passed = ended?;
+    if let (Some(coverage), Some(file)) = (coverage, &options.coverage) {
+        coverage.report(&scripts, file.as_deref())?;
+    }
+    Ok(passed)
 }
 
 /// Lists the cases and runs those that are chosen. Returns whether all passed.

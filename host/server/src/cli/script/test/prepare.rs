@@ -21,6 +21,7 @@ use url::Url;
 use super::super::super::lexicon::FolderLexicon;
 use super::super::files::ScriptFile;
 use super::super::order::Order;
+use super::coverage::Coverage;
 use super::databases::Databases;
 use super::network::Network;
 use super::pds;
@@ -36,11 +37,19 @@ const START: Timestamp = Timestamp(1_767_225_600_000_000);
 /// The seed with which a case begins.
 const SEED: u64 = 1;
 
+/// The parts that the application of each case gets.
+pub(super) struct Shared {
+    pub(super) engine: Engine,
+    pub(super) coverage: Option<Arc<Coverage>>,
+}
+
 /// The parts that all cases share.
 #[derive(Debug)]
 pub(super) struct Prepared {
     config: Config,
     engine: Engine,
+    /// Receives the profiles of all runs.
+    coverage: Option<Arc<Coverage>>,
     scripts: Arc<ScriptRegistry>,
     databases: Databases,
     /// The configuration's data folder, removed at the end.
@@ -54,7 +63,7 @@ impl Prepared {
     /// When it can't be made, or a setup script fails.
     pub(super) async fn new(
         (files, lexicons): (&[ScriptFile], &[FolderLexicon]),
-        engine: Engine,
+        Shared { engine, coverage }: Shared,
         database: Option<&str>,
         places: &Places,
     ) -> anyhow::Result<Self> {
@@ -68,7 +77,7 @@ impl Prepared {
         config.indexing.jetstream_urls.clear();
         // Without it, the server would get a role.
         config.database.script_sql = ScriptSql::Guarded;
-        let prepared = Self { config, engine, scripts: Arc::default(), databases, _dir: dir };
+        let prepared = Self { config, engine, coverage, scripts: Arc::default(), databases, _dir: dir };
         match prepared.make_template(files, lexicons, places).await {
             Ok(()) => Ok(prepared),
             Err(error) => {
@@ -149,7 +158,7 @@ impl Prepared {
         let config =
             Config { database: self.config.database.clone().moved_to(url.to_owned()), ..self.config.clone() };
         let directory = Url::parse(&config.indexing.plc_url).context("the PLC directory has no URL")?;
-        let (clock, seen) = (Clock::fixed(START), Arc::new(Seen::default()));
+        let (clock, seen) = (Clock::fixed(START), Arc::new(Seen::new(self.coverage.clone())));
         let network = Arc::new(Network::new(Arc::clone(&seen), clock.clone(), directory));
         let random = Random::seeded(SEED);
         let stand_ins = StandIns {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
+use super::coverage::Coverage;
 use belvedere_base::clock::Timestamp;
 use belvedere_scripting::scripts::services::LogLevel;
 use belvedere_scripting::scripts::{EndedRun, LogLine, LogSink, RunObserver, ScriptFailure};
@@ -17,7 +18,10 @@ const MAX_ENTRIES: usize = 10_000;
 const MAX_BYTES: usize = 32 << 20;
 
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<State>);
+pub(super) struct Seen {
+    state: Mutex<State>,
+    coverage: Option<Arc<Coverage>>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -44,8 +48,13 @@ impl State {
 }
 
 impl Seen {
+    /// `coverage` receives the profiles of all runs.
+    pub(super) fn new(coverage: Option<Arc<Coverage>>) -> Self {
+        Self { coverage, ..Self::default() }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn request(&self, request: Value, bytes: usize) {
@@ -114,7 +123,14 @@ impl Seen {
 }
 
 impl RunObserver for Seen {
-    fn ended(&self, run: EndedRun) {
+    fn wants_profiles(&self) -> bool {
+        self.coverage.is_some()
+    }
+
+    fn ended(&self, mut run: EndedRun) {
+        if let (Some(coverage), Some(profile)) = (&self.coverage, run.profile.take()) {
+            coverage.add(&profile);
+        }
         let mut state = self.state();
         let bytes = run.failure.as_ref().map_or(0, |failure| failure.message.len());
         if state.has_room(bytes) {

@@ -18,7 +18,7 @@ use belvedere_instance::events::redact::{self, Names};
 use belvedere_instance::xrpc::Answer;
 use belvedere_protocol::trigger::Trigger;
 use belvedere_scripting::scripts::{
-    DryLogLine, DryRunOptions, DryRunReport, DryWrite, ScriptFailure, limits,
+    DryLogLine, DryRunOptions, DryRunReport, DryWrite, RunProfile, ScriptFailure, limits,
 };
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -40,6 +40,8 @@ pub struct DryRunAnswer {
     refused: BTreeSet<String>,
     usage: DryRunUsage,
     error: Option<DryRunError>,
+    /// Null unless it was requested; always null for views.
+    profile: Option<RunProfile>,
     /// The differences from an ordinary run.
     notes: Vec<&'static str>,
 }
@@ -141,6 +143,7 @@ impl Finished<'_> {
                 host_calls: usage.host_calls,
             },
             error,
+            profile: report.profile,
         };
         let mut answer = json!(answer);
         // A run that had none can't show one. A hidden text in its answer would reveal which of its texts is a value.
