@@ -9,8 +9,6 @@ mod headers;
 mod host;
 mod junit;
 mod network;
-mod pds;
-mod places;
 mod prepare;
 mod report;
 mod seen;
@@ -30,13 +28,13 @@ use super::super::folder::count;
 use super::super::{lexicon, print_error, print_stderr};
 use super::check::{check_all, report_unknown};
 use super::files::{self, ScriptFile};
+use super::places::Places;
 use crate::app::engine_config;
 use crate::cli::{FAILED, NOT_DONE};
 use belvedere_instance::config::Config;
 use belvedere_scripting::scripts::Engine;
 
 use case::Outcome;
-use places::Places;
 use prepare::Prepared;
 use suite::{Broken, Case};
 
@@ -88,7 +86,8 @@ async fn test(options: &Options, config: &Config) -> anyhow::Result<bool> {
     let folder = files::read_folder(&options.dir)?;
     let unknown = report_unknown(&folder);
     let scripts = folder.scripts;
-    let broken = check_all(&scripts, &[], config).await?;
+    let engine = Engine::open(engine_config(config)).await?;
+    let broken = check_all(&scripts, &[], &engine).await?;
     if broken + unknown > 0 {
         bail!("the server would refuse {}, so nothing was tested", count(broken + unknown, "file"));
     }
@@ -103,7 +102,6 @@ async fn test(options: &Options, config: &Config) -> anyhow::Result<bool> {
     for script in &scripts {
         places.add(script.trigger.id(), &script.path);
     }
-    let engine = Engine::open(engine_config(config)).await?;
     let prepared = Prepared::new((&scripts, &lexicons), engine, options.database.as_deref(), &places);
     let prepared = Arc::new(Box::pin(prepared).await?);
     let ended = Box::pin(run_cases(options, &prepared, &scripts, places)).await;
