@@ -74,7 +74,8 @@ fn look(folder: &Path) -> State {
         for path in entries(&folder).unwrap_or_default() {
             let Ok(metadata) = path.symlink_metadata() else { continue };
             if metadata.is_dir() {
-                let is_part = !LEFT_OUT.iter().any(|name| path.file_name().is_some_and(|found| found == *name));
+                let is_part =
+                    !LEFT_OUT.iter().any(|name| path.file_name().is_some_and(|found| found == *name));
                 folders.extend(is_part.then_some(path));
             } else if state.len() < MAX_FILES {
                 state.insert(path, (metadata.modified().ok(), metadata.len()));
