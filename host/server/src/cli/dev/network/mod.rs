@@ -84,10 +84,6 @@ impl Network {
         }
     }
 
-    pub(super) fn accounts(&self) -> Vec<Account> {
-        self.state().accounts.all().cloned().collect()
-    }
-
     /// Makes the seeded records equal to these, by URI: writes those that have changed since the last call, and deletes those that are
     /// gone, unless the seeds are incomplete. Records that apps have changed meanwhile stay as they are. Returns how many were written,
     /// and the problems of the others.
