@@ -17,6 +17,7 @@ mod command_line;
 mod crash;
 mod dashboard;
 mod dependencies;
+mod dev_command;
 mod diff_command;
 mod docs;
 mod examples;

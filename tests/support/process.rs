@@ -45,11 +45,16 @@ impl Process {
 
     /// Starts the server without waiting until it is ready.
     pub fn spawn(&mut self) {
+        self.spawn_command(&["serve"]);
+    }
+
+    /// Starts another command that runs until it is stopped.
+    pub fn spawn_command(&mut self, arguments: &[&str]) {
         assert!(self.child.is_none(), "the server runs already");
         let log =
             File::options().create(true).append(true).open(self.log_path()).expect("the log can be written");
         let stdout = log.try_clone().expect("the file handle is cloned");
-        let child = self.command().arg("serve").stdout(stdout).stderr(log).spawn();
+        let child = self.command().args(arguments).stdout(stdout).stderr(log).spawn();
         self.child = Some(child.expect("the binary starts"));
     }
 

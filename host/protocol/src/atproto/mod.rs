@@ -4,6 +4,7 @@
 
 mod app;
 mod at_identifier;
+mod blob_cid;
 pub mod blobs;
 pub(crate) mod car;
 pub(crate) mod cbor_map;
@@ -22,6 +23,7 @@ mod typed;
 
 pub use app::app_of;
 pub use at_identifier::AtIdentifier;
+pub use blob_cid::blob_cid;
 pub use car::InvalidBlocks;
 pub use did::{Did, is_service_fragment};
 pub use lexicon::{LexiconDoc, LexiconKind};

@@ -63,7 +63,8 @@ pub use open::{StartError, engine_config, existing_script_access, net_client, re
 pub use plugins::PluginParts;
 pub use scripting::Scripting;
 pub use sessions::PdsSessions;
-pub use stand_ins::StandIns;
+use stand_ins::Outside;
+pub use stand_ins::{Development, StandIns};
 use startup::Startup;
 
 /// Shared by every request as `Arc<App>`.
@@ -131,6 +132,8 @@ pub struct App {
     /// Checks the records that backfills read.
     record_checker: Arc<RecordChecker>,
     pub lifecycle: Lifecycle,
+    /// Every caller gets the message and the stack of a script that failed: under `belvedere dev` only.
+    pub shows_failures: bool,
     /// Keeps other servers from the database until this one has ended.
     _lock: ServerLock,
 }
@@ -155,7 +158,7 @@ impl App {
         lifecycle: Lifecycle,
         xrpc: Arc<dyn Xrpc>,
     ) -> Result<Arc<Self>, StartError> {
-        let (app, followers) = Box::pin(Self::open(config, port, lifecycle, xrpc, None)).await?;
+        let (app, followers) = Box::pin(Self::open(config, port, lifecycle, xrpc, Outside::Server)).await?;
         app.start_sweeps();
         app.start_followers(followers);
         Ok(app)
@@ -167,10 +170,10 @@ impl App {
         port: u16,
         lifecycle: Lifecycle,
         xrpc: Arc<dyn Xrpc>,
-        stand_ins: Option<StandIns>,
+        outside: Outside,
     ) -> Result<(Arc<Self>, Followers), StartError> {
         let stream_config = stream_config(&config.indexing)?;
-        let startup = Startup::open(config, port, lifecycle, stand_ins).await?;
+        let startup = Startup::open(config, port, lifecycle, outside).await?;
         // After the database: preparing the guest keeps this thread busy, and a database that is being connected to
         // would seem not to answer in time.
         let loaded = scripting::LoadedScripts::open(&startup).await?;
@@ -187,7 +190,7 @@ impl App {
         let (service_identity, identity_setup) = service_identity::open(&startup).await?;
         let sessions = PdsSessions::open(&startup).await?;
         let stored = || Sessions::Stored(sessions.vault.clone());
-        let stand_in = startup.stand_ins.as_ref().map(|stand_ins| stand_ins.sessions.clone());
+        let stand_in = startup.outside.embedded().map(|stand_ins| stand_ins.sessions.clone());
         let repos = Repos::new(&core, stand_in.unwrap_or_else(stored));
         let linked_repos =
             LinkedRepos::new(core.db.clone(), sessions.vault.clone(), repos.clone(), core.clock.clone());
@@ -228,6 +231,7 @@ impl App {
             indexing::start(&core, tracked, Arc::clone(&record_scripts) as _, observer, stream_config);
         repos.attach(stream.writer(), record_scripts);
 
+        let shows_failures = startup.outside.is_development();
         let Startup { config, identity, lock, lifecycle, .. } = startup;
         let Core { db, clock, random, events, tasks, .. } = core.clone();
         let readiness = Readiness::default();
@@ -284,6 +288,7 @@ impl App {
             label_feed,
             record_checker,
             lifecycle,
+            shows_failures,
             _lock: lock,
         });
         app.accounts

@@ -109,16 +109,21 @@ pub fn engine_config(config: &Config) -> EngineConfig {
 /// # Errors
 /// When the system has no usable TLS or DNS setup.
 pub fn net_client(config: &Config, identity: &Identity, port: u16) -> Result<net::Client, net::NetError> {
+    net::Client::new(outbound_policy(config, identity, port))
+}
+
+/// The addresses that the configuration allows.
+pub(super) fn outbound_policy(config: &Config, identity: &Identity, port: u16) -> OutboundPolicy {
     let urls = config.indexing.jetstream_urls.iter();
     let urls = urls.chain([&config.indexing.relay_url, &config.indexing.plc_url]);
     let own = [SocketAddr::new(config.server.host, port)];
-    net::Client::new(OutboundPolicy {
+    OutboundPolicy {
         allow_loopback: identity.is_loopback,
         allow: config.outbound.allow.clone(),
         trusted: urls.filter_map(|url| url::Url::parse(url).ok()).collect(),
         own: own.into_iter().chain(config.observe.metrics_addr).collect(),
         dns_server: config.outbound.dns_server,
-    })
+    }
 }
 
 /// Creates the resolver of DIDs and handles.

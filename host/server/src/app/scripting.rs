@@ -6,6 +6,7 @@ use tokio::sync::{Mutex, Semaphore};
 
 use super::open::{StartError, engine_config};
 use super::plugins::PluginParts;
+use super::stand_ins::Outside;
 use super::startup::Startup;
 use crate::access::{Buckets, ScriptLookUps};
 use crate::event_scripts::EventScripts;
@@ -58,8 +59,12 @@ pub(super) struct LoadedScripts {
 
 impl LoadedScripts {
     pub(super) async fn open(startup: &Startup) -> Result<Self, StartError> {
-        if let Some(stand_ins) = &startup.stand_ins {
-            let (engine, scripts) = (stand_ins.engine.clone(), Arc::clone(&stand_ins.scripts));
+        let shared = match &startup.outside {
+            Outside::Server => None,
+            Outside::Development(parts) => Some((parts.engine.clone(), Arc::default())),
+            Outside::Embedded(stand_ins) => Some((stand_ins.engine.clone(), Arc::clone(&stand_ins.scripts))),
+        };
+        if let Some((engine, scripts)) = shared {
             let reloaded = scripts.reload(&engine, &startup.core.db).await;
             reloaded.map_err(|error| startup.store_error(error))?;
             return Ok(Self { engine, scripts });
@@ -93,7 +98,7 @@ impl Scripting {
         let web = OutboundHttp::new(startup.core.net.clone(), startup.config.scripts.pool_size);
         let jobs = JobQueue::new(db.clone(), Arc::clone(&scripts) as _, clock.clone(), random.clone());
         let index = Arc::new(ServerIndex::new(db.clone()));
-        let log: Arc<dyn LogSink> = match &startup.stand_ins {
+        let log: Arc<dyn LogSink> = match startup.outside.embedded() {
             Some(stand_ins) => Arc::clone(&stand_ins.log),
             None => Arc::new(ServerLog::new(events.clone(), variables.clone())),
         };
@@ -125,8 +130,8 @@ impl Scripting {
             .with_linked_repos(linked_repos.clone())
             .with_spaces(spaces.clone())
             .with_plugins(Arc::new(ServerPlugins::new(plugins.loaded.clone(), plugins.calls.clone())));
-        let services = match &startup.stand_ins {
-            Some(stand_ins) => services.with_observer(Arc::clone(&stand_ins.observer)),
+        let services = match startup.outside.observer() {
+            Some(observer) => services.with_observer(Arc::clone(observer)),
             None => services,
         };
         let runtime = ScriptRuntime { engine, scripts, services };

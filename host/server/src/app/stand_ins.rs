@@ -1,4 +1,4 @@
-//! An application without a network and without background work, for tests of scripts.
+//! Applications without a network: for tests of scripts, without background work, and for `belvedere dev`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,13 +33,77 @@ pub struct StandIns {
     pub scripts: Arc<ScriptRegistry>,
 }
 
+impl fmt::Debug for Development {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Development")
+    }
+}
+
 impl fmt::Debug for StandIns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StandIns")
     }
 }
 
+/// The parts of an application under development that stand in for what is outside of the process.
+#[derive(Clone)]
+pub struct Development {
+    pub network: Arc<dyn StandIn>,
+    /// Receives the runs of scripts.
+    pub observer: Arc<dyn RunObserver>,
+    pub engine: Engine,
+}
+
+/// The parts that an application does not make itself.
+#[derive(Clone)]
+pub(super) enum Outside {
+    Server,
+    Development(Development),
+    Embedded(StandIns),
+}
+
+impl Outside {
+    /// Those of an application for tests of scripts.
+    pub(super) fn embedded(&self) -> Option<&StandIns> {
+        match self {
+            Self::Embedded(stand_ins) => Some(stand_ins),
+            Self::Server | Self::Development(_) => None,
+        }
+    }
+
+    pub(super) fn is_development(&self) -> bool {
+        matches!(self, Self::Development(_))
+    }
+
+    pub(super) fn observer(&self) -> Option<&Arc<dyn RunObserver>> {
+        match self {
+            Self::Server => None,
+            Self::Development(parts) => Some(&parts.observer),
+            Self::Embedded(stand_ins) => Some(&stand_ins.observer),
+        }
+    }
+}
+
 impl App {
+    /// Starts an application as [`App::start`] does, without a network: the stand-in answers its requests. Only the streams of
+    /// the configuration are followed by a connection. Every caller gets the failures of scripts.
+    ///
+    /// # Errors
+    /// The error names what is missing.
+    pub async fn develop(
+        config: Config,
+        port: u16,
+        lifecycle: Lifecycle,
+        xrpc: Arc<dyn Xrpc>,
+        parts: Development,
+    ) -> Result<Arc<Self>, StartError> {
+        let outside = Outside::Development(parts);
+        let (app, followers) = Box::pin(Self::open(config, port, lifecycle, xrpc, outside)).await?;
+        app.start_sweeps();
+        app.start_followers(followers);
+        Ok(app)
+    }
+
     /// Opens an application on the database of the configuration. It has no workers and no periodic work, and opens no
     /// connection but those to its database.
     ///
@@ -51,7 +115,8 @@ impl App {
         xrpc: Arc<dyn Xrpc>,
         stand_ins: StandIns,
     ) -> Result<Arc<Self>, StartError> {
-        let (app, _followers) = Box::pin(Self::open(config, 0, lifecycle, xrpc, Some(stand_ins))).await?;
+        let (app, _followers) =
+            Box::pin(Self::open(config, 0, lifecycle, xrpc, Outside::Embedded(stand_ins))).await?;
         Ok(app)
     }
 

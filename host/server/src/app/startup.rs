@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::StandIns;
-use super::open::{StartError, net_client, open_store, resolver, script_access};
+use super::open::{StartError, net_client, open_store, outbound_policy, resolver, script_access};
+use super::stand_ins::Outside;
 use belvedere_base::clock::Clock;
 use belvedere_base::lifecycle::Lifecycle;
 use belvedere_base::random::Random;
@@ -30,8 +30,7 @@ pub(super) struct Startup {
     /// The time slices of scripts and plugins: together they use no more than the cores.
     pub(super) processor: ProcessorPool,
     pub(super) lifecycle: Lifecycle,
-    /// In tests of scripts only.
-    pub(super) stand_ins: Option<StandIns>,
+    pub(super) outside: Outside,
 }
 
 impl Startup {
@@ -39,9 +38,9 @@ impl Startup {
         config: Config,
         port: u16,
         lifecycle: Lifecycle,
-        stand_ins: Option<StandIns>,
+        outside: Outside,
     ) -> Result<Self, StartError> {
-        let (clock, random) = match &stand_ins {
+        let (clock, random) = match outside.embedded() {
             Some(stand_ins) => (stand_ins.clock.clone(), stand_ins.random.clone()),
             None => (Clock::system(), Random::system()),
         };
@@ -50,11 +49,15 @@ impl Startup {
         let db = open_store(&config.database, &script_access(&config.database, &secrets.encryption)).await?;
         let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
         let identity = config.server.identity(port);
-        let net = match &stand_ins {
-            Some(stand_ins) => {
+        let net = match &outside {
+            Outside::Server => net_client(&config, &identity, port)?,
+            Outside::Development(parts) => net::Client::standing_in(
+                outbound_policy(&config, &identity, port),
+                Arc::clone(&parts.network),
+            ),
+            Outside::Embedded(stand_ins) => {
                 net::Client::standing_in(OutboundPolicy::default(), Arc::clone(&stand_ins.network))
             }
-            None => net_client(&config, &identity, port)?,
         };
         let core = Core {
             sealing: SealingKey::new(*secrets.encryption.reveal()),
@@ -73,7 +76,7 @@ impl Startup {
         let people =
             People::new(core.db.clone(), core.resolver.clone(), core.clock.clone(), core.random.clone());
         let processor = ProcessorPool::default();
-        Ok(Self { core, config, identity, secrets, lock, people, processor, lifecycle, stand_ins })
+        Ok(Self { core, config, identity, secrets, lock, people, processor, lifecycle, outside })
     }
 
     /// An error of the database, with its address.

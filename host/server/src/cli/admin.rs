@@ -94,7 +94,11 @@ fn parse_permissions(text: &str, has_spaces: bool) -> anyhow::Result<PermissionS
         .collect()
 }
 
-async fn create_key(
+/// Creates an admin API key of a user, who is created too if there is none.
+///
+/// # Errors
+/// When the user lacks a permission of it, or the database fails.
+pub(super) async fn create_key(
     db: &Db,
     events: &EventLog,
     random: &Random,

@@ -11,8 +11,10 @@ use std::time::Duration;
 use tracing::{Dispatch, Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Format;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::request_lines::RequestLines;
 use belvedere_instance::config::{LogFormat, Observe};
 
 /// Time for which lines are buffered. A busy server then writes hundreds at a time.
@@ -21,22 +23,34 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 /// When this many bytes are buffered, the thread that logs writes them itself.
 const MAX_BUFFERED: usize = 256 * 1024;
 
+/// The form of log lines as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lines {
+    Full,
+    /// Requests are short lines for the author of an app.
+    Short,
+}
+
 /// Starts logging. [`Logs::flush`] has to be called before the process ends.
-pub(super) fn start(observe: &Observe) -> Logs {
+pub(super) fn start(observe: &Observe, lines: Lines) -> Logs {
     let logs = Logs::start();
     // Fails only when a subscriber is already set, as in tests.
-    let _ = dispatch(&logs, observe).try_init();
+    let _ = dispatch(&logs, observe, lines).try_init();
     log_panics();
     logs
 }
 
 /// Formats events for `logs`. Without colours: on a terminal their control characters could not be distinguished from
 /// those of texts.
-fn dispatch(logs: &Logs, observe: &Observe) -> Dispatch {
+fn dispatch(logs: &Logs, observe: &Observe, lines: Lines) -> Dispatch {
     let filter = EnvFilter::builder().parse_lossy(&observe.log_filter);
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(logs.clone()).with_ansi(false);
     match observe.log_format {
+        LogFormat::Text if lines == Lines::Short => {
+            let format = RequestLines(Format::default().with_ansi(false));
+            Dispatch::new(subscriber.event_format(format).finish())
+        }
         LogFormat::Text => Dispatch::new(subscriber.finish()),
         LogFormat::Json => Dispatch::new(subscriber.json().flatten_event(true).finish()),
     }
@@ -178,7 +192,7 @@ mod tests {
     fn logged(log_format: LogFormat) -> String {
         let logs = Logs::default();
         let observe = Observe { log_filter: "info".to_owned(), log_format, metrics_addr: None };
-        tracing::dispatcher::with_default(&dispatch(&logs, &observe), || {
+        tracing::dispatcher::with_default(&dispatch(&logs, &observe, Lines::Full), || {
             let span = tracing::info_span!("span", inside = HOSTILE);
             let _entered = span.enter();
             let error = io::Error::other(HOSTILE);

@@ -1,4 +1,4 @@
-//! Defines and runs the command line: serve, migrate, doctor, admin, lexicon, script, view, plugin, job, backfill, verify, diff, backup, move, guest.
+//! Defines and runs the command line: serve, dev, migrate, doctor, admin, lexicon, script, view, plugin, job, backfill, verify, diff, backup, move, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
 //! (systemd's `RestartPreventExitStatus=2`). `verify`, `diff` and `lexicon diff` have their own.
@@ -7,6 +7,7 @@ mod admin;
 mod backfill;
 mod backup;
 mod compile_plugin;
+mod dev;
 mod diff;
 mod display;
 mod doctor;
@@ -22,8 +23,10 @@ mod migrate;
 mod move_to;
 mod plugin;
 mod remote;
+mod request_lines;
 mod script;
 mod serve;
+mod stand_in_pds;
 mod verify;
 mod view;
 
@@ -64,6 +67,8 @@ pub struct Cli {
 enum Command {
     /// Run the server (the default)
     Serve,
+    /// Run a server for the app in a folder, without a network: stand-ins for PDS, PLC directory and stream, reloads what is edited
+    Dev(dev::Options),
     /// Migrate the database's schema and exit
     Migrate,
     /// Check configuration, database, script engine and network, and print what to do about problems
@@ -111,10 +116,13 @@ impl Cli {
             return compile_plugin::run(command);
         }
         let mut args = self.args;
-        if let Some(Command::Script(command)) = &self.command
-            && command.is_quiet()
-        {
-            args.observe.log_filter.get_or_insert_with(|| QUIET.to_owned());
+        let filter = match &self.command {
+            Some(Command::Script(command)) if command.is_quiet() => Some(QUIET),
+            Some(Command::Dev(_)) => Some(dev::LOG_FILTER),
+            _ => None,
+        };
+        if let Some(filter) = filter {
+            args.observe.log_filter.get_or_insert_with(|| filter.to_owned());
         }
         let config = match args.check() {
             Ok(config) => config,
@@ -123,7 +131,9 @@ impl Cli {
                 return ExitCode::from(MISCONFIGURED);
             }
         };
-        let logs = logging::start(&config.observe);
+        let is_dev = matches!(self.command, Some(Command::Dev(_)));
+        let lines = if is_dev { logging::Lines::Short } else { logging::Lines::Full };
+        let logs = logging::start(&config.observe, lines);
         let command = self.command.unwrap_or(Command::Serve);
         let code = match runtime() {
             Ok(runtime) => {
@@ -150,6 +160,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve => Box::pin(serve::run(config)).await,
+        Command::Dev(options) => Box::pin(dev::run(&options, &config)).await,
         Command::Migrate => migrate::run(&config).await,
         Command::Doctor => doctor::run(&config).await,
         Command::Admin(command) => admin::run(command, &config).await,

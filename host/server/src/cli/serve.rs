@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use sd_notify::NotifyState;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 use super::instance_file::{DatabaseLocation, InstanceFile};
 use super::{FAILED, print_line};
@@ -50,8 +52,22 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     in_process.open(&app);
     app.start_workers();
     InstanceFile::write(&app);
+    let serving = start_http(&app, listener)?;
+    notify(NotifyState::Ready);
+    print_greeting(&app, port).await;
+
+    lifecycle.drain.cancelled().await;
+    notify(NotifyState::Stopping);
+    Ok(end(&app, serving).await)
+}
+
+/// Serves the application's HTTP API until its life ends.
+///
+/// # Errors
+/// When two routes conflict.
+pub(super) fn start_http(app: &Arc<App>, listener: TcpListener) -> anyhow::Result<JoinHandle<()>> {
     let http = Http::new(
-        routes::router(&app)?,
+        routes::router(app)?,
         Cors::new({
             let origins = app.access.origins.clone();
             move |origin| origins.contains(origin)
@@ -63,21 +79,21 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let shares = app.config.memory.shares(&app.config.database);
     let http = http.with_response_memory(shares.responses);
     let http = Arc::new(http.with_client_address(move |peer, headers| proxies.client(peer, headers)));
-    let serving =
-        tokio::spawn(server::serve(listener, http, lifecycle.drain.clone(), lifecycle.stop.clone()));
-    notify(NotifyState::Ready);
-    print_greeting(&app, port).await;
+    let Lifecycle { drain, stop } = app.lifecycle.clone();
+    Ok(tokio::spawn(server::serve(listener, http, drain, stop)))
+}
 
-    lifecycle.drain.cancelled().await;
-    notify(NotifyState::Stopping);
+/// Ends an application that drains, and returns the status of the process.
+pub(super) async fn end(app: &App, serving: JoinHandle<()>) -> ExitCode {
+    let lifecycle = &app.lifecycle;
     let drained = lifecycle.finish(DRAIN_TIME, async { drop(serving.await) }).await;
     if !drained {
         lifecycle.stop.cancel();
     }
     app.tasks.close();
-    let finished = lifecycle.finish(FINISH_TIME, finish(&app)).await;
+    let finished = lifecycle.finish(FINISH_TIME, finish(app)).await;
     tracing::info!(drained, finished, "stopped");
-    Ok(if drained && finished { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    if drained && finished { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
 }
 
 /// Tells systemd (`Type=notify`) the state of the server. Without `NOTIFY_SOCKET` it does nothing.

@@ -138,16 +138,11 @@ fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
     public
 }
 
-/// The error with the failure's message and stack, if the caller manages scripts. A script that made the call gets none: it can
-/// answer someone else.
+/// The error with the failure's message and stack, if the caller manages scripts or the application is under development. A
+/// script that made the call gets none: it can answer someone else.
 async fn with_details(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure, public: Error) -> Error {
-    let caller = run.call.caller.did.as_ref().filter(|_| run.invocation.lineage.is_none());
-    let Some(caller) = caller.filter(|_| public.status == StatusCode::INTERNAL_SERVER_ERROR) else {
-        return public;
-    };
-    // The answer is the same error without the database.
-    let user = app.access.users.in_person(&app.access, caller).await.ok().flatten();
-    if !user.is_some_and(|user| user.may(Permission::ScriptsManage)) {
+    let is_nested = run.invocation.lineage.is_some();
+    if is_nested || public.status != StatusCode::INTERNAL_SERVER_ERROR || !sees_failures(app, run).await {
         return public;
     }
     let mut text = failure.message.clone();
@@ -157,6 +152,16 @@ async fn with_details(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure, p
     }
     let variables = &app.scripting.runtime.services.variables;
     public.with_message(variables.redact(&text).into_owned())
+}
+
+async fn sees_failures(app: &App, run: &FailedRun<'_>) -> bool {
+    if app.shows_failures {
+        return true;
+    }
+    let Some(caller) = &run.call.caller.did else { return false };
+    // The answer is the same error without the database.
+    let user = app.access.users.in_person(&app.access, caller).await.ok().flatten();
+    user.is_some_and(|user| user.may(Permission::ScriptsManage))
 }
 
 /// Records that an output does not match the lexicon, within the tenant's share of the event log.

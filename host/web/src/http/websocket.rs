@@ -108,6 +108,14 @@ impl Socket {
         self.write(Message::Binary(Bytes::from(message))).await
     }
 
+    /// Sends a text message.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub async fn send_text(&mut self, message: &str) -> Result<(), Gone> {
+        self.write(Message::text(message)).await
+    }
+
     /// Waits for something, while it answers pings and sends some.
     ///
     /// # Errors

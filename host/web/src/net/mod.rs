@@ -27,6 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
+use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -247,7 +248,10 @@ impl Client {
         let route = self.inner.policy.check(&url, self.chosen_by)?;
         let mut response = match &self.inner.network {
             Network::StandIn(stand_in) => {
-                let body = body.and_then(|body| body.0.as_bytes().map(Bytes::copy_from_slice));
+                let body = match body {
+                    Some(body) => Some(body.0.collect().await.map_err(from_reqwest)?.to_bytes()),
+                    None => None,
+                };
                 stand_in.answer(StandInRequest { method, url, headers, body })?.into_reqwest()
             }
             Network::Real(Connections { clients, .. }) => {

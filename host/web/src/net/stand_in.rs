@@ -1,4 +1,4 @@
-//! Answers requests in place of the network, for programs that open no socket: the tests of scripts.
+//! Answers requests in place of the network, for tests of scripts and `belvedere dev`.
 
 use std::fmt;
 
@@ -14,7 +14,6 @@ pub struct StandInRequest {
     pub method: Method,
     pub url: Url,
     pub headers: HeaderMap,
-    /// `None` also for a body that is a stream.
     pub body: Option<Bytes>,
 }
 

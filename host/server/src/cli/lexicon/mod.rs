@@ -20,6 +20,7 @@ use super::remote::Server;
 use belvedere_instance::config::Config;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::lexicon::{LexiconDoc, LexiconKind};
+pub(super) use push::{PushOptions, run as push};
 
 /// A valid lexicon of a folder.
 #[derive(Debug)]
@@ -90,7 +91,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     match command {
         Command::Check { paths } => check::run(&paths),
         Command::Push { dir, server, delete, dry_run, no_backfill } => {
-            let options = push::PushOptions { delete, dry_run, no_backfill };
+            let options = PushOptions { delete, dry_run, no_backfill };
             push::run(&dir, &server, options, config).await
         }
         Command::Diff { dir, server } => Ok(diff::run(&dir, &server, config).await),

@@ -18,13 +18,15 @@ use belvedere_instance::config::Config;
 const NETWORK: &str = "network";
 
 #[derive(Clone, Copy)]
-pub(super) struct PushOptions {
-    pub(super) delete: bool,
-    pub(super) dry_run: bool,
-    pub(super) no_backfill: bool,
+pub(in crate::cli) struct PushOptions {
+    pub(in crate::cli) delete: bool,
+    pub(in crate::cli) dry_run: bool,
+    pub(in crate::cli) no_backfill: bool,
 }
 
-pub(super) async fn run(
+/// # Errors
+/// When the folder can't be read, or the server refuses a lexicon.
+pub(in crate::cli) async fn run(
     dir: &Path,
     server: &Server,
     options: PushOptions,

@@ -37,7 +37,8 @@ pub(super) async fn run(paths: &[PathBuf], config: &Config) -> anyhow::Result<Ex
     for folder in &library_folders {
         libraries.extend(files::read_libraries(folder)?);
     }
-    let broken = check_all(&scripts, &libraries, config).await?;
+    let engine = Engine::open(engine_config(config)).await?;
+    let broken = check_all(&scripts, &libraries, &engine).await?;
     if broken + unknown > 0 {
         return Ok(ExitCode::from(FAILED));
     }
@@ -58,14 +59,13 @@ pub(super) fn report_unknown(folder: &Folder) -> usize {
 pub(super) async fn check_all(
     scripts: &[ScriptFile],
     libraries: &[ScriptFile],
-    config: &Config,
+    engine: &Engine,
 ) -> anyhow::Result<usize> {
-    let engine = Engine::open(engine_config(config)).await?;
     let registry = ScriptRegistry::new();
     let sources = libraries.iter().chain(scripts);
     let sources: Vec<_> =
         sources.map(|script| (script.trigger.id().to_owned(), script.source.clone())).collect();
-    registry.replace(&engine, &sources).await;
+    registry.replace(engine, &sources).await;
     let all = registry.all();
     let mut broken = 0;
     for script in scripts {

@@ -9,6 +9,7 @@ mod check;
 mod files;
 mod init;
 mod order;
+mod places;
 mod profile;
 mod pull;
 mod push;
@@ -25,6 +26,8 @@ use clap::Subcommand;
 
 use super::remote::{OptionalServer, Server};
 use belvedere_instance::config::Config;
+pub(super) use places::Places;
+pub(super) use push::{PushOptions, push};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -110,7 +113,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     match command {
         Command::Check { paths } => check::run(&paths, config).await,
         Command::Push { dir, server, delete, dry_run } => {
-            push::run(&dir, &server, push::PushOptions { delete, dry_run }, config).await
+            push::run(&dir, &server, PushOptions { delete, dry_run }, config).await
         }
         Command::Profile(options) => profile::run(&options, config).await,
         Command::Reindex { collection, did, since, wait, server } => {

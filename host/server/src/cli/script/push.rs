@@ -12,14 +12,16 @@ use super::check::{check_all, report_unknown};
 use super::files::{self, ScriptFile};
 use super::order::Order;
 use super::remote::Scripts;
+use crate::app::engine_config;
 use crate::cli::FAILED;
 use belvedere_instance::config::Config;
 use belvedere_protocol::trigger::Trigger;
+use belvedere_scripting::scripts::Engine;
 
 #[derive(Clone, Copy)]
-pub(super) struct PushOptions {
-    pub(super) delete: bool,
-    pub(super) dry_run: bool,
+pub(in crate::cli) struct PushOptions {
+    pub(in crate::cli) delete: bool,
+    pub(in crate::cli) dry_run: bool,
 }
 
 enum Step<'a> {
@@ -34,12 +36,27 @@ pub(super) async fn run(
     options: PushOptions,
     config: &Config,
 ) -> anyhow::Result<ExitCode> {
+    let engine = Engine::open(engine_config(config)).await?;
+    push(dir, server, options, config, &engine).await
+}
+
+/// Like [`run`], with an engine that is open already.
+///
+/// # Errors
+/// When the folder can't be read, or the server refuses a script.
+pub(in crate::cli) async fn push(
+    dir: &Path,
+    server: &Server,
+    options: PushOptions,
+    config: &Config,
+    engine: &Engine,
+) -> anyhow::Result<ExitCode> {
     let folder = files::read_folder(dir)?;
     // Nothing is sent when one script is not understood or does not load, so that the server never has only a part of a
     // change.
     let unknown = report_unknown(&folder);
     let scripts = folder.scripts;
-    let broken = check_all(&scripts, &[], config).await?;
+    let broken = check_all(&scripts, &[], engine).await?;
     if broken > 0 {
         print_error(&format_args!(
             "the server would refuse {}, so nothing was pushed",

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::super::places::Places;
 use super::host::{TestMethods, caller};
-use super::places::Places;
 use super::prepare::Prepared;
 use super::suite::{Case, Suite};
 use super::world::World;

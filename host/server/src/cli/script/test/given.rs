@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
+use super::super::super::stand_in_pds as pds;
 use super::network::{Account, GivenAnswer};
-use super::pds;
 use super::world::{Refused, World, parse, parse_did, store_label};
 use crate::app::Topic;
 use crate::event_scripts::Label;

@@ -10,8 +10,6 @@ mod headers;
 mod host;
 mod junit;
 mod network;
-mod pds;
-mod places;
 mod prepare;
 mod report;
 mod seen;
@@ -31,6 +29,7 @@ use super::super::folder::count;
 use super::super::{lexicon, print_error, print_stderr};
 use super::check::{check_all, report_unknown};
 use super::files::{self, ScriptFile};
+use super::places::Places;
 use crate::app::engine_config;
 use crate::cli::{FAILED, NOT_DONE};
 use belvedere_instance::config::Config;
@@ -38,7 +37,6 @@ use belvedere_scripting::scripts::Engine;
 
 use case::Outcome;
 use coverage::Coverage;
-use places::Places;
 use prepare::{Prepared, Shared};
 use suite::{Broken, Case};
 
@@ -93,7 +91,8 @@ async fn test(options: &Options, config: &Config) -> anyhow::Result<bool> {
     let folder = files::read_folder(&options.dir)?;
     let unknown = report_unknown(&folder);
     let scripts = folder.scripts;
-    let broken = check_all(&scripts, &[], config).await?;
+    let engine = Engine::open(engine_config(config)).await?;
+    let broken = check_all(&scripts, &[], &engine).await?;
     if broken + unknown > 0 {
         bail!("the server would refuse {}, so nothing was tested", count(broken + unknown, "file"));
     }
@@ -108,7 +107,6 @@ async fn test(options: &Options, config: &Config) -> anyhow::Result<bool> {
     for script in &scripts {
         places.add(script.trigger.id(), &script.path);
     }
-    let engine = Engine::open(engine_config(config)).await?;
     let coverage = options.coverage.as_ref().map(|_| Arc::<Coverage>::default());
     let shared = Shared { engine, coverage: coverage.clone() };
     let prepared = Prepared::new((&scripts, &lexicons), shared, options.database.as_deref(), &places);

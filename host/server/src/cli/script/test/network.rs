@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::pds;
+use super::super::super::stand_in_pds as pds;
 use super::seen::Seen;
 use belvedere_base::clock::Clock;
 use belvedere_protocol::atproto::Did;

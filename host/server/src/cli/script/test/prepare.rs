@@ -19,13 +19,13 @@ use tempfile::TempDir;
 use url::Url;
 
 use super::super::super::lexicon::FolderLexicon;
+use super::super::super::stand_in_pds as pds;
 use super::super::files::ScriptFile;
 use super::super::order::Order;
+use super::super::places::Places;
 use super::coverage::Coverage;
 use super::databases::Databases;
 use super::network::Network;
-use super::pds;
-use super::places::Places;
 use super::seen::Seen;
 use super::world::World;
 use crate::app::{App, StandIns};

@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use super::super::super::folder::entries;
 use super::super::files::{self, ScriptFile};
+use super::super::places::Places;
 use super::headers::{self, InvalidHeader};
 use super::host::caller;
-use super::places::Places;
 use belvedere_instance::xrpc::Call;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_scripting::scripts::{

@@ -1,4 +1,5 @@
-//! The PDS of all accounts of a case: accepts each write, and gives records the keys and CIDs that a PDS would give.
+//! A PDS without a store, for tests of scripts and `belvedere dev`: accepts each write, and gives records the keys and CIDs that a PDS
+//! would give.
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -18,7 +19,7 @@ const CLOCK_ID: u16 = 7;
 pub(super) struct Answered {
     pub(super) status: StatusCode,
     pub(super) body: Value,
-    /// The accepted writes, as test files see them.
+    /// The accepted writes: `kind` (`create`, `update`, `delete`), `uri`, and with a record its `cid` and `record`.
     pub(super) writes: Vec<Value>,
 }
 
@@ -57,7 +58,7 @@ struct Write<'a> {
     record: Option<&'a RawValue>,
 }
 
-/// The answer to a call; `None` for a method that is no write. `number`: of the call in the case.
+/// The answer to a call; `None` for a method that is no write. `number`: of the call, from 1.
 pub(super) fn answer(nsid: &str, body: &[u8], now: Timestamp, number: u64) -> Option<Answered> {
     let kind = match nsid {
         "com.atproto.repo.createRecord" => "create",
@@ -103,7 +104,7 @@ fn several(body: &[u8], now: Timestamp, number: u64) -> Result<Answered, String>
 }
 
 impl Write<'_> {
-    /// The answer of the PDS, and the write as test files see it. `key`: of a new record without one.
+    /// The answer of the PDS, and the write as in [`Answered::writes`]. `key`: of a new record without one.
     fn accept(&self, key: &str) -> Result<(Value, Value), String> {
         let Self { kind, repo, collection, rkey, record } = *self;
         let uri = format!("at://{repo}/{collection}/{}", rkey.unwrap_or(key));
@@ -115,7 +116,7 @@ impl Write<'_> {
     }
 }
 
-/// Increases with each call of a case, and within a call.
+/// Increases with each call, and within a call.
 fn tid(now: Timestamp, number: u64, at: usize) -> Result<String, String> {
     let micros = u64::try_from(now.0).unwrap_or_default().saturating_add(number * 1_000 + at as u64);
     Tid::new(micros, CLOCK_ID).map(|tid| tid.to_string()).map_err(|error| error.to_string())

@@ -2,19 +2,33 @@
 
 use std::path::Path;
 
+use super::files;
+
 /// The paths of scripts, by trigger id.
 #[derive(Debug, Default)]
-pub(super) struct Places(Vec<(String, String)>);
+pub(in crate::cli) struct Places(Vec<(String, String)>);
 
 impl Places {
-    pub(super) fn add(&mut self, trigger: &str, path: &Path) {
+    /// The scripts of a folder.
+    ///
+    /// # Errors
+    /// When it can't be read.
+    pub(in crate::cli) fn of_folder(dir: &Path) -> anyhow::Result<Self> {
+        let mut places = Self::default();
+        for script in files::read_folder(dir)?.scripts {
+            places.add(script.trigger.id(), &script.path);
+        }
+        Ok(places)
+    }
+
+    pub(in crate::cli) fn add(&mut self, trigger: &str, path: &Path) {
         self.0.push((format!("{trigger}:"), format!("{}:", path.display())));
         // So that the name of one script that is the end of another's is replaced after it.
         self.0.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
     }
 
     /// The message with `PATH:LINE` for each `TRIGGER:LINE`.
-    pub(super) fn replace(&self, message: &str) -> String {
+    pub(in crate::cli) fn replace(&self, message: &str) -> String {
         let mut out = message.to_owned();
         for (trigger, path) in &self.0 {
             out = replace_before_digit(&out, trigger, path);
