@@ -57,8 +57,12 @@ mod tests {
             ScriptFailure::new(FailureKind::Runtime, "xrpc.query:com.example.a:3: bad\u{1b}[2J");
         failure.traceback =
             Some("stack traceback:\n\txrpc.query:com.example.a:3: in function 'f'".to_owned());
-        let run =
-            |failure| EndedRun { trigger: "xrpc.query:com.example.a".into(), instructions: None, failure };
+        let run = |failure| EndedRun {
+            trigger: "xrpc.query:com.example.a".into(),
+            instructions: None,
+            failure,
+            profile: None,
+        };
         let text = terminal.text(&run(Some(failure))).unwrap();
         assert_eq!(
             text,
