@@ -71,10 +71,7 @@ async fn what_the_server_does_is_in_the_history_at_once(mut world: World) {
     // All methods together.
     let combined = async |name: &str| totals(&history(server, &format!("metric={name}&combined=true")).await);
     assert_eq!(combined("requests").await, [(String::new(), 6.0)]);
-    assert_eq!(
-        combined("request_max_ms").await[0].1,
-        totals(&history(server, "metric=request_max_ms").await)[0].1.max(max)
-    );
+    assert!(combined("request_max_ms").await[0].1 >= max);
     let all = [combined("request_p50_ms").await, combined("request_p99_ms").await];
     assert!(all.iter().all(|one| one.len() == 1 && one[0].0.is_empty()), "{all:?}");
     assert!(0.0 < all[0][0].1 && all[0][0].1 <= all[1][0].1, "{all:?}");

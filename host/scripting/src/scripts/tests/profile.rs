@@ -1,5 +1,6 @@
 //! Profiles of runs.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use super::{Stage, TRIGGER};
@@ -154,7 +155,8 @@ async fn the_places_of_a_profile_are_bounded() {
     // Each line of these functions calls each line of the next.
     let mut wide = "local f0 = function() local x = 1 end\n".to_owned();
     for level in 1..5 {
-        wide += &format!("local f{level} = function()\n{} end\n", format!("f{}()\n", level - 1).repeat(12));
+        let calls = format!("f{}()\n", level - 1).repeat(12);
+        writeln!(wide, "local f{level} = function()\n{calls} end").unwrap();
     }
     let (run, profile) = profiled(&format!("{wide} function handle() f4() end")).await;
     assert!(run.failure.is_none() && profile.places.len() <= 8192 && profile.places.len() > 5000);

@@ -112,7 +112,7 @@ pub(super) async fn run(options: &Options, config: &Config) -> anyhow::Result<Ex
             }
         }
     };
-    lifecycle.drain.run_until_cancelled(reloading).await;
+    Box::pin(lifecycle.drain.run_until_cancelled(reloading)).await;
     lifecycle.drain.cancelled().await;
     Ok(serve::end(&app, serving).await)
 }

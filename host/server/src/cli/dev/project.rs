@@ -63,7 +63,7 @@ impl Project {
         if scripts.is_dir() { scripts } else { self.folder.clone() }
     }
 
-    /// Applies parts of the folder. What is invalid is printed, and the server keeps the version that it has.
+    /// Applies parts of the folder. Prints the errors of invalid files, for which the server keeps the version that it has.
     pub(super) async fn apply(&self, parts: Parts) {
         if parts.lexicons {
             self.apply_lexicons().await;

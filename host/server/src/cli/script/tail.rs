@@ -86,7 +86,8 @@ struct Page {
 #[derive(Deserialize)]
 struct Event {
     id: String,
-    event_type: String,
+    #[serde(rename = "event_type")]
+    kind: String,
     severity: String,
     subject: Option<String>,
     #[serde(default)]
@@ -202,7 +203,7 @@ impl Tail<'_> {
         }
         let trigger = event.trigger();
         let is_wanted = self.options.trigger.as_deref().is_none_or(|glob| matches(glob, &trigger));
-        if !is_wanted || OF_OPERATORS.contains(&&*event.event_type) {
+        if !is_wanted || OF_OPERATORS.contains(&&*event.kind) {
             return;
         }
         if self.options.json {
@@ -230,7 +231,7 @@ impl Event {
     /// The trigger, and the line of the log or the error, or else the type of the event. Errors begin with the trigger themselves.
     fn text(&self, trigger: &str) -> String {
         let found = ["message", "error"].iter().find_map(|name| self.detail[name].as_str());
-        let text = found.unwrap_or(&self.event_type);
+        let text = found.unwrap_or(&self.kind);
         let has_trigger = text.strip_prefix(trigger).is_some_and(|rest| rest.starts_with(':'));
         let text = if has_trigger { text.to_owned() } else { format!("{trigger}: {text}") };
         // Control characters could rewrite lines of a terminal.
@@ -342,7 +343,7 @@ mod tests {
     fn a_failure_of_a_method_has_the_trigger_of_its_text() {
         let event = |subject: &str, detail: Value| Event {
             id: String::new(),
-            event_type: "script.error".to_owned(),
+            kind: "script.error".to_owned(),
             severity: "error".to_owned(),
             subject: Some(subject.to_owned()),
             detail,

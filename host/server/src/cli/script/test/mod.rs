@@ -16,7 +16,7 @@ mod seen;
 mod suite;
 mod world;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -58,8 +58,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Print which lines of scripts the tests ran, and write them to FILE in the format of lcov
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
-    coverage: Option<Option<PathBuf>>,
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    coverage: Option<String>,
     /// Tests that run at the same time [default: one for each processor]
     #[arg(long, value_name = "NUMBER")]
     parallel: Option<u16>,
@@ -116,7 +116,8 @@ async fn test(options: &Options, config: &Config) -> anyhow::Result<bool> {
     prepared.finish().await;
     let passed = ended?;
     if let (Some(coverage), Some(file)) = (coverage, &options.coverage) {
-        coverage.report(&scripts, file.as_deref())?;
+        let file = Some(Path::new(file)).filter(|file| !file.as_os_str().is_empty());
+        coverage.report(&scripts, file)?;
     }
     Ok(passed)
 }
