@@ -46,6 +46,8 @@ onBoth('a lexicon is taken from the network, and its records appear', async (new
     await consent(page, alice)
     // The login returns to where it began.
     await page.getByRole('heading', { name: 'First steps' }).waitFor()
+    // The answers of the checks move what is below them.
+    await settled(page)
     await page.getByRole('link', { name: 'From the network' }).click()
     await page.getByLabel('NSID', { exact: true }).fill(nsid)
     await page.getByRole('button', { name: 'Look it up' }).click()
