@@ -13,5 +13,6 @@ mod service;
 mod shares;
 mod standard;
 mod statuses;
+pub mod subscriptions;
 mod typed;
 mod views;

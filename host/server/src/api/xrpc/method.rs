@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 
+use super::subscription;
 use crate::access::client::CLIENT_KEY_PARAM;
 use crate::access::{Admission, CalledMethod};
 use crate::api::call_history;
@@ -14,7 +15,7 @@ use belvedere_instance::service_identity::SPACE_HOST;
 use belvedere_instance::xrpc::{
     ACCEPT_LABELERS, Answer, CONTENT_LABELERS, Call, CallHeaders, Caller, Origin, PROXY, ServiceRef, Verb,
 };
-use belvedere_protocol::atproto::Nsid;
+use belvedere_protocol::atproto::{LexiconKind, Nsid};
 use belvedere_web::http::{Error, Request, Response, response};
 
 /// Headers of an answer whose body another server wrote.
@@ -25,6 +26,11 @@ const SANDBOX: (HeaderName, HeaderValue) =
     (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));
 
 pub async fn query(app: Arc<App>, caller: Caller, request: Request) -> Result<Response, Error> {
+    let lexicon = app.registry.get(request.param("nsid"));
+    let lexicon = lexicon.filter(|lexicon| lexicon.kind == LexiconKind::Subscription);
+    if let Some(lexicon) = lexicon.filter(|_| !is_for_another_server(&app, &request)) {
+        return subscription::answer(&app, caller, request, &lexicon);
+    }
     call(&app, Verb::Query, request.param("nsid"), caller, &request).await
 }
 

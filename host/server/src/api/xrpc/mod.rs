@@ -4,4 +4,5 @@ pub mod labels;
 pub mod method;
 pub mod service;
 pub mod spaces;
+mod subscription;
 pub mod upload_blob;
