@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install what the browser tests (tests/browser) need: Debian's Chromium and Firefox, and npm packages, which are linked into
+# Install what the browser tests (tests/browser) need: Debian's Chromium, and npm packages, which are linked into
 # tests/browser/node_modules. They live under ~/.cache/belvedere/browser, in a folder named after the lock file, so that
 # other clones and later runs reuse them. Also installs the test network.
 set -eu

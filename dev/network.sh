@@ -13,8 +13,6 @@ set -eu
 need node "Node.js 20 or newer is needed for the test network (Debian: nodejs npm)"
 need npm "npm is needed for the test network (Debian: npm)"
 apt_install chromium
-# Ubuntu has no such package.
-if apt-cache show firefox-esr >/dev/null 2>&1; then apt_install firefox-esr; fi
 # better-sqlite3 is compiled from source.
 command -v g++ >/dev/null 2>&1 || apt_install g++
 node_major=$(node -p 'process.versions.node.split(".")[0]')
