@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use super::instance_file::DatabaseLocation;
-use super::{FAILED, existing, print_line};
+use super::{existing, print_line, status};
 use crate::app::{engine_config, existing_script_access, net_client, resources};
 use belvedere_instance::checks::{self, Check, TIME_LIMIT};
 use belvedere_instance::config::{self, Config, Database};
@@ -41,7 +41,7 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    Ok(if sound { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(status(sound))
 }
 
 async fn database(database: &Database, access: Option<&ScriptRole>) -> Vec<Check> {

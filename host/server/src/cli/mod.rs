@@ -45,6 +45,11 @@ const NOT_DONE: u8 = 2;
 /// The log filter of commands that print what they have to say.
 const QUIET: &str = "error";
 
+/// The exit status of a command that did everything, or not.
+fn status(is_done: bool) -> ExitCode {
+    if is_done { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
+}
+
 /// Tokio's event interval: a busy worker polls its sockets after every task. Tokio's default of 61 suits tasks of
 /// microseconds, but a script runs for a tenth of a millisecond or two at a time, and a request would wait for several
 /// of them at each of its steps. The cost for lists and scripts is within the noise of the measurements

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::instance_file::{DatabaseLocation, InstanceFile};
-use super::{FAILED, print_line};
+use super::{print_line, status};
 use crate::api::routes;
 use crate::app::App;
 use crate::methods::InProcess;
@@ -93,7 +93,7 @@ pub(super) async fn end(app: &App, serving: JoinHandle<()>) -> ExitCode {
     app.tasks.close();
     let finished = lifecycle.finish(FINISH_TIME, finish(app)).await;
     tracing::info!(drained, finished, "stopped");
-    if drained && finished { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
+    status(drained && finished)
 }
 
 /// Tells systemd (`Type=notify`) the state of the server. Without `NOTIFY_SOCKET` it does nothing.

@@ -107,8 +107,8 @@ pub(super) async fn run(options: &Options, config: &Config) -> anyhow::Result<Ex
             let started = Instant::now();
             let parts = Parts::of(&changed);
             if parts != Parts::default() {
-                project.apply(parts).await;
-                print_line(&format_args!("reloaded in {} ms", started.elapsed().as_millis()));
+                let applied = if project.apply(parts).await { "reloaded" } else { "not all was reloaded" };
+                print_line(&format_args!("{applied}, in {} ms", started.elapsed().as_millis()));
             }
         }
     };

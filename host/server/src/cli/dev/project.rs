@@ -63,45 +63,38 @@ impl Project {
         if scripts.is_dir() { scripts } else { self.folder.clone() }
     }
 
-    /// Applies parts of the folder. Prints the errors of invalid files, for which the server keeps the version that it has.
-    pub(super) async fn apply(&self, parts: Parts) {
-        if parts.lexicons {
-            self.apply_lexicons().await;
-        }
-        if parts.scripts {
-            self.apply_scripts().await;
-        }
-        if parts.seed {
-            self.apply_seed();
-        }
+    /// Applies parts of the folder. Prints the errors of invalid files, for which the server keeps the version that it has, and returns
+    /// whether there were none.
+    pub(super) async fn apply(&self, parts: Parts) -> bool {
+        let lexicons = !parts.lexicons || self.apply_lexicons().await;
+        let scripts = !parts.scripts || self.apply_scripts().await;
+        let seed = !parts.seed || self.apply_seed();
+        lexicons && scripts && seed
     }
 
-    async fn apply_lexicons(&self) {
+    async fn apply_lexicons(&self) -> bool {
         let dir = self.folder.join(LEXICONS);
         if !dir.is_dir() {
-            return;
+            return true;
         }
         // The network sends its records again instead.
         let options = lexicon::PushOptions { delete: true, dry_run: false, no_backfill: true };
-        if let Err(error) = lexicon::push(&dir, &self.server, options, &self.config).await {
-            print_error(&format_args!("{error:#}"));
-        }
+        let pushed = done(lexicon::push(&dir, &self.server, options, &self.config).await);
         self.network.send_again();
+        pushed
     }
 
-    async fn apply_scripts(&self) {
+    async fn apply_scripts(&self) -> bool {
         let dir = self.scripts();
         // Also for failures of the scripts that the server has already.
         if let Ok(places) = Places::of_folder(&dir) {
             self.terminal.set_places(places);
         }
         let options = script::PushOptions { delete: true, dry_run: false };
-        if let Err(error) = script::push(&dir, &self.server, options, &self.config, &self.engine).await {
-            print_error(&format_args!("{error:#}"));
-        }
+        done(script::push(&dir, &self.server, options, &self.config, &self.engine).await)
     }
 
-    fn apply_seed(&self) {
+    fn apply_seed(&self) -> bool {
         let Seed { accounts, records, problems } = Self::seed(&self.folder);
         self.network.put_accounts(&accounts);
         let (changed, refused) = self.network.seed(records, problems.is_empty());
@@ -111,7 +104,16 @@ impl Project {
         if changed > 0 {
             print_line(&format_args!("seeded: {changed} records"));
         }
+        problems.is_empty() && refused.is_empty()
     }
+}
+
+/// Whether everything was pushed. Prints why it was not.
+fn done(pushed: anyhow::Result<bool>) -> bool {
+    pushed.unwrap_or_else(|error| {
+        print_error(&format_args!("{error:#}"));
+        false
+    })
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use super::remote::Server;
+use super::status;
 use belvedere_instance::config::Config;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::lexicon::{LexiconDoc, LexiconKind};
@@ -92,7 +93,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
         Command::Check { paths } => check::run(&paths),
         Command::Push { dir, server, delete, dry_run, no_backfill } => {
             let options = PushOptions { delete, dry_run, no_backfill };
-            push::run(&dir, &server, options, config).await
+            push::run(&dir, &server, options, config).await.map(status)
         }
         Command::Diff { dir, server } => Ok(diff::run(&dir, &server, config).await),
         Command::Pull { dir, server } => pull::run(&dir, &server, config).await,

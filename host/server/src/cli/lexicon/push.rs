@@ -1,7 +1,6 @@
 //! `belvedere lexicon push`: stores the lexicons of a folder on a server.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Context as _;
 
@@ -11,7 +10,6 @@ use super::super::{print_error, print_line, print_stderr};
 use super::check::report;
 use super::files::{self, Folder, LexiconFile};
 use super::remote::{Change, Lexicons, Preview, RecordsPreview, SavedLexicon, calls};
-use crate::cli::FAILED;
 use belvedere_instance::config::Config;
 
 /// The `source` of a lexicon that follows the network.
@@ -24,6 +22,8 @@ pub(in crate::cli) struct PushOptions {
     pub(in crate::cli) no_backfill: bool,
 }
 
+/// Whether everything was pushed. What is not, is printed.
+///
 /// # Errors
 /// When the folder can't be read, or the server refuses a lexicon.
 pub(in crate::cli) async fn run(
@@ -31,19 +31,19 @@ pub(in crate::cli) async fn run(
     server: &Server,
     options: PushOptions,
     config: &Config,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<bool> {
     let folder = files::read(&[dir.to_owned()])?;
     let problems = report(&folder);
     if problems > 0 {
         print_error(&format_args!("{} in the folder, so nothing was pushed", count(problems, "problem")));
-        return Ok(ExitCode::from(FAILED));
+        return Ok(false);
     }
     // Copies are equal, so the first is as good as the others.
     let lexicons: Vec<&LexiconFile> = folder.by_id().into_values().map(|copies| copies[0]).collect();
     if lexicons.is_empty() {
         // Most likely the folder is another one, and `--delete` would delete everything.
         print_error(&format_args!("{} has no lexicons, so nothing was done", dir.display()));
-        return Ok(ExitCode::from(FAILED));
+        return Ok(false);
     }
     let remote = Lexicons::to_change(server, options.delete, config)?;
     let mut outcome = Outcome::default();
@@ -70,7 +70,7 @@ pub(in crate::cli) async fn run(
         print_line(&format_args!("{} {verb}", count(outcome.backfills, "backfill")));
     }
     print_line(&format_args!("{} unchanged", count(outcome.unchanged, "lexicon")));
-    Ok(if outcome.is_invalid { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+    Ok(!outcome.is_invalid)
 }
 
 /// The counts of what was printed.

@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use super::remote::{OptionalServer, Server};
+use super::status;
 use belvedere_instance::config::Config;
 pub(super) use places::Places;
 pub(super) use push::{PushOptions, push};
@@ -113,7 +114,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     match command {
         Command::Check { paths } => check::run(&paths, config).await,
         Command::Push { dir, server, delete, dry_run } => {
-            push::run(&dir, &server, PushOptions { delete, dry_run }, config).await
+            push::run(&dir, &server, PushOptions { delete, dry_run }, config).await.map(status)
         }
         Command::Profile(options) => profile::run(&options, config).await,
         Command::Reindex { collection, did, since, wait, server } => {

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::ExitCode;
 
 use super::super::folder::count;
 use super::super::remote::Server;
@@ -13,7 +12,6 @@ use super::files::{self, ScriptFile};
 use super::order::Order;
 use super::remote::Scripts;
 use crate::app::engine_config;
-use crate::cli::FAILED;
 use belvedere_instance::config::Config;
 use belvedere_protocol::trigger::Trigger;
 use belvedere_scripting::scripts::Engine;
@@ -35,12 +33,12 @@ pub(super) async fn run(
     server: &Server,
     options: PushOptions,
     config: &Config,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<bool> {
     let engine = Engine::open(engine_config(config)).await?;
     push(dir, server, options, config, &engine).await
 }
 
-/// Like [`run`], with an engine that is open already.
+/// Like [`run`], with an engine that is open already. Returns whether everything was pushed. What is not, is printed.
 ///
 /// # Errors
 /// When the folder can't be read, or the server refuses a script.
@@ -50,7 +48,7 @@ pub(in crate::cli) async fn push(
     options: PushOptions,
     config: &Config,
     engine: &Engine,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<bool> {
     let folder = files::read_folder(dir)?;
     // Nothing is sent when one script is not understood or does not load, so that the server never has only a part of a
     // change.
@@ -67,7 +65,7 @@ pub(in crate::cli) async fn push(
         print_error(&format_args!("{files} not understood, so nothing was pushed"));
     }
     if broken + unknown > 0 {
-        return Ok(ExitCode::from(FAILED));
+        return Ok(false);
     }
     let remote = Scripts::of(server, config)?;
     let stored = remote.list().await?.into_iter().map(|script| (script.id, script.body)).collect();
@@ -92,7 +90,7 @@ pub(in crate::cli) async fn push(
     }
     let changed = steps.iter().filter(|step| !matches!(step, Step::Delete(_))).count();
     print_line(&format_args!("{} unchanged", count(scripts.len() - changed, "script")));
-    Ok(ExitCode::SUCCESS)
+    Ok(true)
 }
 
 /// The steps that make the server's scripts equal to the folder's. Without `delete`, other scripts of the server stay.
