@@ -12,7 +12,8 @@ set -eu
 
 need node "Node.js 20 or newer is needed for the test network (Debian: nodejs npm)"
 need npm "npm is needed for the test network (Debian: npm)"
-apt_install chromium
+# The headless shell is the same browser without windows, which older Debians have no package of.
+(apt_install chromium-headless-shell) || apt_install chromium
 # better-sqlite3 is compiled from source.
 command -v g++ >/dev/null 2>&1 || apt_install g++
 node_major=$(node -p 'process.versions.node.split(".")[0]')

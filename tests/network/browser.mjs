@@ -3,10 +3,11 @@
 // `node browser.mjs '{"link":…,"user":…}'`.
 import assert from 'node:assert/strict'
 import { chromium } from 'playwright-core'
+import { CHROMIUM } from './chromium.mjs'
 
 const { link, user } = JSON.parse(process.argv[2])
 const args = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync']
-const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args })
+const browser = await chromium.launch({ executablePath: CHROMIUM, args })
 try {
   const page = await browser.newPage()
   const problems = []

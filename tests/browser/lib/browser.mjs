@@ -3,11 +3,11 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { createRequire } from 'node:module'
 import { chromium, firefox } from 'playwright-core'
+import { CHROMIUM } from '../../network/chromium.mjs'
 import { until } from './until.mjs'
 
 /** The browser in which the stories are told: `chromium` or `firefox`. */
 export const BROWSER = process.env.BELVEDERE_TEST_BROWSER ?? 'chromium'
-const CHROMIUM = '/usr/bin/chromium'
 const FIREFOX = '/usr/bin/firefox-esr'
 /** A page may read the clipboard unasked, which Chromium is told for each page. */
 const FIREFOX_SETTINGS = { 'dom.events.testing.asyncClipboard': true }
@@ -19,6 +19,9 @@ const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe
 
 /** The option of a story that waits for a download: Firefox does not tell who drives it of the blobs that it saves. */
 export const DOWNLOADS = { skip: BROWSER === 'firefox' && 'no downloads of Firefox are reported' }
+
+/** The page of a PDS on which an account agrees. */
+const AUTHORIZE = /\/oauth\/authorize/
 
 /** How long a click or an expected text may take. */
 const PATIENCE = 30_000
@@ -84,18 +87,27 @@ export async function settled(page) {
   })
 }
 
-/** Logs in at the PDS. The page ends where it wanted to go. */
+/**
+ * Logs in. The page ends where it wanted to go. The account agrees without the PDS's own pages, which take as long as most of a
+ * story: `consent` is for the stories that are about them.
+ */
 export async function logIn(page, account, place = '/') {
+  const agree = async (route) => {
+    const location = await account.consent(route.request().url())
+    await route.fulfill({ status: 303, headers: { location } })
+  }
+  await page.route(AUTHORIZE, agree)
   await page.goto(`${page.base}/dashboard/#${place}`)
   await page.getByLabel(/handle/i).fill(account.handle)
   await page.keyboard.press('Enter')
-  await consent(page, account)
+  await page.waitForResponse((response) => new URL(response.url()).pathname.endsWith('/auth/callback'))
+  await page.unroute(AUTHORIZE, agree)
   await settled(page)
 }
 
 /** On the PDS's pages: signs in and agrees. */
 export async function consent(page, account) {
-  await page.waitForURL(/\/oauth\/authorize/)
+  await page.waitForURL(AUTHORIZE)
   // By keys: in Firefox the PDS's form does not notice a value that is set.
   const password = page.locator('input[name="password"], input[type="password"]').first()
   await password.pressSequentially(account.password)

@@ -55,6 +55,11 @@ class Account {
     return answer.json()
   }
 
+  /** Signs in and agrees at the PDS, as an app's user. Returns where the browser would be sent. */
+  async consent(url) {
+    return (await this.#network.tell('/consent', { url, username: this.handle, password: this.password })).url
+  }
+
   uri(collection, rkey) {
     return `at://${this.did}/${collection}/${rkey}`
   }

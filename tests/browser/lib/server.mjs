@@ -25,10 +25,13 @@ function createDatabase() {
   return POSTGRES.replace(/[^/]*$/, name)
 }
 
-/** Ports below the kernel's ephemeral ones, so that no connection takes one while its server is restarted. */
-const FIRST_PORT = 10_000
-const PORTS = 20_000
-let tried = process.pid * 16
+/**
+ * Ports below the kernel's ephemeral ones, so that no connection takes one while its server is restarted. Each of the processes that
+ * run at a time has ports of its own: the server of one could take that of another's stopped server.
+ */
+const PORTS = 200
+const FIRST_PORT = 10_000 + (process.pid % 100) * PORTS
+let tried = 0
 
 async function freePort() {
   for (;;) {

@@ -1,10 +1,12 @@
 // Who did something, from where, and in which browsers somebody is logged in.
 import assert from 'node:assert/strict'
-import { checkAccessibility, checkWidth, open, PHONE, settled } from '../lib/browser.mjs'
+import { BROWSER, checkAccessibility, checkWidth, open, PHONE, settled } from '../lib/browser.mjs'
 import { until } from '../lib/until.mjs'
 import { asUser, newAccount, onBoth } from '../world.mjs'
 
 const TYPING = { delay: 90 }
+/** The name that the dashboard gives the browser of the stories. */
+const OWN = { chromium: 'Chrome on Linux', firefox: 'Firefox on Linux' }[BROWSER]
 
 onBoth('the event log says from where something was done', async (newServer) => {
   const alice = await newAccount()
@@ -65,7 +67,7 @@ onBoth('a user sees their browsers and ends the others', async (newServer) => {
     await asUser(server, alice, {}, async (other) => {
       await open(page, '/account')
       const sessions = page.getByRole('region', { name: 'Sessions' })
-      const rows = sessions.locator('tbody tr', { hasText: 'Chrome on Linux' })
+      const rows = sessions.locator('tbody tr', { hasText: OWN })
       await until('both browsers are there', async () => (await rows.count()) === 2)
       const own = rows.filter({ hasText: 'This browser' })
       await own.getByText('Dashboard in a browser · 127.0.0.1').waitFor()
@@ -83,11 +85,11 @@ onBoth('a user sees their browsers and ends the others', async (newServer) => {
       const [user] = (await server.api('GET', '/admin/users')).filter(({ did }) => did === bob.did)
       await open(page, `/users/${user.id}`)
       const browsers = page.getByRole('region', { name: 'Browsers' })
-      await browsers.getByText('Chrome on Linux').waitFor()
+      await browsers.getByText(OWN).waitFor()
       await checkAccessibility(page, 'the browsers of a user')
       await page.setViewportSize(PHONE)
       await checkWidth(page, 'the browsers of a user')
-      await browsers.getByRole('button', { name: 'Log out of Chrome on Linux' }).click()
+      await browsers.getByRole('button', { name: `Log out of ${OWN}` }).click()
       await page.getByRole('dialog').getByRole('button', { name: 'Log out', exact: true }).click()
       await page.getByText('1 browser is logged out.').waitFor()
       await browsers.getByText('Not logged in anywhere.').waitFor()

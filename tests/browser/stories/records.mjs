@@ -1,7 +1,7 @@
 // Records are found by what an operator knows of them, and new ones appear without moving what is being read.
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
-import { checkAccessibility, DOWNLOADS, open, settled } from '../lib/browser.mjs'
+import { BROWSER, checkAccessibility, DOWNLOADS, open, settled } from '../lib/browser.mjs'
 import { record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
 import { asUser, newAccount, onBoth } from '../world.mjs'
@@ -86,7 +86,8 @@ onBoth('records are found by account, key, fields and time', async (newServer) =
     const before = page.getByLabel('Indexed before')
     await before.focus()
     await page.keyboard.type('01012020', { delay: 120 })
-    await page.keyboard.press('ArrowRight')
+    // Firefox goes on to the hours by itself.
+    if (BROWSER === 'chromium') await page.keyboard.press('ArrowRight')
     await page.keyboard.type('1200AM', { delay: 120 })
     assert.equal(await before.inputValue(), '2020-01-01T00:00', 'no part of it began anew')
     await page.getByText('No records match the filter').waitFor()
