@@ -9,8 +9,8 @@ import { until } from './until.mjs'
 /** The browser in which the stories are told: `chromium` or `firefox`. */
 export const BROWSER = process.env.BELVEDERE_TEST_BROWSER ?? 'chromium'
 const FIREFOX = '/usr/bin/firefox-esr'
-/** A page may read the clipboard unasked, which Chromium is told for each page. */
-const FIREFOX_SETTINGS = { 'dom.events.testing.asyncClipboard': true }
+/** A page may read the clipboard unasked, which Chromium is told for each page, and a field that a driver fills is input too. */
+const FIREFOX_SETTINGS = { 'dom.events.testing.asyncClipboard': true, 'dom.require_user_interaction_for_beforeunload': false }
 const ARGS = [
   '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync', '--force-color-profile=srgb', '--font-render-hinting=none',
