@@ -72,6 +72,8 @@ onBoth('a user sees their browsers and ends the others', async (newServer) => {
       const own = rows.filter({ hasText: 'This browser' })
       await own.getByText('Dashboard in a browser · 127.0.0.1').waitFor()
       await checkAccessibility(page, 'sessions')
+      // In Firefox, the page in front gets the keys.
+      await page.bringToFront()
       await sessions.getByRole('button', { name: 'Log out of all other browsers' }).focus()
       await page.keyboard.press('Enter')
       await page.getByRole('dialog').getByRole('button', { name: 'Log out', exact: true }).click()
