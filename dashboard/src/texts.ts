@@ -1504,6 +1504,7 @@ export const scripts = {
   dryRun: 'Dry run',
   history: 'History',
   cost: 'Cost',
+  rollout: 'Rollout',
   reference: 'What it can use',
   reindex: 'Run on stored records…',
   reindexTitle: (collection: string) => `Run the script on all stored records of ${collection}?`,
@@ -1600,6 +1601,35 @@ export const scriptCost = {
     request_p50_ms: 'p50 latency',
     request_p99_ms: 'p99 latency',
   } as Record<string, string>,
+}
+
+export const scriptRollout = {
+  states: {
+    running: 'Goes on',
+    returned: 'Returned',
+    promoted: 'Promoted',
+    replaced: 'Replaced by another body',
+  } as Record<string, string>,
+  started: (percent: number) => `${percent} % of callers, started`,
+  current: (revision: number) => `Saved (revision ${revision})`,
+  candidate: 'New',
+  runs: 'Runs',
+  failures: 'Failed',
+  time: 'Mean time',
+  cpu: 'Mean CPU time',
+  instructions: 'Mean instructions',
+  difference: 'What the new body changes',
+  none: 'There has been no rollout of this script.',
+  startText:
+    'A part of the callers runs the text in the editor, which stays unsaved. It is returned by itself when it fails more often or takes longer.',
+  percent: 'Percent of callers',
+  start: 'Start',
+  unchanged: 'The text in the editor is the saved one.',
+  change: 'Change',
+  end: 'Return',
+  ended: 'All callers run the saved body.',
+  promote: 'Promote',
+  promoted: 'The new body is saved.',
 }
 
 export const scriptReference = {

@@ -236,9 +236,10 @@ impl Workers {
             Some(name) => format!("{}:{name}", TriggerKind::Schedule.as_str()),
             None => format!("{}:{}", TriggerKind::JobRun.as_str(), job.job_type),
         };
-        let Some(script) = self.runtime.scripts.get(&id) else {
-            return RunEnd::Failed(format!("no script is bound to {id}"));
-        };
+        let unbound = || RunEnd::Failed(format!("no script is bound to {id}"));
+        if self.runtime.scripts.get(&id).is_none() {
+            return unbound();
+        }
         let authority = authority(job);
         if authority.is_some() && !self.has_session(job, &authority).await {
             return RunEnd::Failed("no PDS session is stored for the job's creator".to_owned());
@@ -253,6 +254,7 @@ impl Workers {
             is_of_job: true,
             tenant: tenant.clone(),
         };
+        let Some(script) = self.runtime.scripts.get_for(&id, &caller) else { return unbound() };
         let invocation = Invocation {
             caller: Some(&caller),
             job: Some((&job.id, job.input.as_bytes())),

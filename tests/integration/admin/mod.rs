@@ -30,6 +30,7 @@ mod schedules;
 mod script_libraries;
 mod script_reindex;
 mod script_revisions;
+mod script_rollouts;
 mod script_setups;
 mod script_tools;
 mod scripts;

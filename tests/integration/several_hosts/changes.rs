@@ -110,6 +110,17 @@ async fn lexicons_scripts_and_variables() {
     done(&a, Method::PATCH, &script, &body).await;
     soon("the script is another", NOTIFIED_WITHIN, async || says(&json!({ "n": 2 })).await).await;
 
+    // Both hosts count the runs of a rollout, and either returns its candidate.
+    let candidate =
+        json!({ "body": "function handle() return { n = 3 } end", "percent": 100, "min_runs": 1 });
+    done(&a, Method::POST, &format!("{script}/rollout"), &candidate).await;
+    soon("the candidate runs", NOTIFIED_WITHIN, async || says(&json!({ "n": 3 })).await).await;
+    assert_eq!(a.xrpc(METHOD).await.body, json!({ "n": 3 }));
+    let counted = async || get(&a, &format!("{script}/rollout")).await.body["candidate"]["runs"].as_u64();
+    soon("the runs of both are counted", NOTIFIED_WITHIN, async || counted().await >= Some(2)).await;
+    done(&a, Method::DELETE, &format!("{script}/rollout"), &json!(null)).await;
+    soon("the candidate is returned", NOTIFIED_WITHIN, async || says(&json!({ "n": 2 })).await).await;
+
     done(&a, Method::DELETE, &script, &json!(null)).await;
     done(&a, Method::DELETE, &format!("/admin/lexicons/{METHOD}"), &json!(null)).await;
     a.upload(record_lexicon("com.example.other"), None).await;

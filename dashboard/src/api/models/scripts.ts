@@ -13,4 +13,5 @@ export type RunProfile = Schema<'RunProfile'>
 export type ProfilePlace = Schema<'ProfilePlace'>
 export type Revision = Schema<'ScriptRevision'>
 export type FullRevision = Get<'/admin/scripts/{id}/revisions/{revision}'>
+export type Rollout = Get<'/admin/scripts/{id}/rollout'>
 export type DeletedScript = Get<'/admin/scripts/deleted'>['scripts'][number]

@@ -49,6 +49,16 @@ events! {
     "script.updated" Info ScriptUpdated { actor, trigger, script_type } actor, trigger, { script_type };
     /// An admin has removed a script.
     "script.deleted" Info ScriptDeleted { actor, trigger } actor, trigger, {};
+    /// An admin has begun to let some callers run a candidate for a script's body.
+    "script.rollout_started" Info ScriptRolloutStarted { actor, trigger, revision: i64, percent: i64 }
+        actor, trigger, { revision, percent };
+    /// An admin has changed which part of the callers runs a candidate, or when it is returned.
+    "script.rollout_changed" Info ScriptRolloutChanged { actor, trigger, percent: i64 } actor, trigger, { percent };
+    /// A candidate is run by no caller any more: an admin has ended its rollout, or the server has, because it compared badly.
+    "script.rollout_returned" Warn ScriptRolloutReturned { actor: Option<String>, trigger, revision: i64, percent: i64, reason }
+        actor, trigger, { revision, percent, reason };
+    /// An admin has saved a candidate as the script's body. All callers run it.
+    "script.rollout_promoted" Info ScriptRolloutPromoted { actor, trigger, revision: i64 } actor, trigger, { revision };
     /// An admin has tried a script, stored or not.
     "script.dry_run" Info ScriptDryRun { actor, trigger, is_stored: bool, network: bool, ok: bool }
         actor, trigger, { "stored": is_stored, network, ok };
@@ -56,20 +66,31 @@ events! {
     "script.log" Info ScriptLog { caller: Option<String>, trigger, message } caller, trigger, { trigger, "message": truncate(message) };
     /// A call of a script has failed. Its caller gets one of two fixed texts.
     "script.error" Error
-        ScriptError { method: Nsid, caller: Option<String>, error, script_source, input: Value, duration: Duration }
+        ScriptError {
+            method: Nsid, caller: Option<String>, error, script_source, version: Option<String>, input: Value,
+            duration: Duration
+        }
         caller, method.to_string(), {
-            "error": truncate(error), "script_source": truncate(script_source), "input": truncate_json(input),
-            "caller_did": caller, "method": method.as_str(), "duration_ms": millis(duration)
+            "error": truncate(error), "script_source": truncate(script_source), version,
+            "input": truncate_json(input), "caller_did": caller, "method": method.as_str(), "duration_ms": millis(duration)
         };
     /// A script has answered a call with what its lexicon does not declare. The caller got it; one answer of a hundred is checked.
     "script.output_invalid" Warn ScriptOutputInvalid { method: Nsid, caller: Option<String>, error }
         caller, method.to_string(), { "error": truncate(error), "method": method.as_str() };
     /// A script has answered a call; only with verbose event logging.
-    "script.executed" Info ScriptExecuted { caller: Option<String>, method, duration: Duration, response_size: usize }
-        caller, method, { method, "caller_did": caller, "duration_ms": millis(duration), response_size };
+    "script.executed" Info
+        ScriptExecuted {
+            caller: Option<String>, method, version: Option<String>, duration: Duration, response_size: usize
+        }
+        caller, method, {
+            method, "caller_did": caller, version, "duration_ms": millis(duration), response_size
+        };
     /// A script has decided about a record or a label; only with verbose event logging.
-    "script.executed" Info EventScriptExecuted { subject, host_kind: &'static str, host_id, trigger, attempts: u32 }
-        NONE, subject, { host_kind, host_id, trigger, attempts };
+    "script.executed" Info
+        EventScriptExecuted {
+            subject, host_kind: &'static str, host_id, trigger, version: Option<String>, attempts: u32
+        }
+        NONE, subject, { host_kind, host_id, trigger, version, attempts };
     /// A script has failed on a record or a label, which waits as a dead letter.
     "script.dead_lettered" Error ScriptDeadLettered { subject, host_kind, host_id, trigger, error }
         NONE, subject, { host_kind, host_id, trigger, "error": truncate(error) };

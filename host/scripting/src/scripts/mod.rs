@@ -33,7 +33,9 @@ pub use engine::{CheckedScript, Engine, EngineConfig, EngineError, prepare};
 pub use failure::{FailureAnswer, FailureKind, ScriptFailure};
 pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent};
 pub use profile::{ProfileCost, ProfileLine, ProfilePlace, RunProfile};
-pub use registry::{CompiledScript, OutputSample, ScriptRegistry, ScriptSet, TallySnapshot};
+pub use registry::{
+    CompiledScript, OutputSample, Rollout, ScriptRegistry, ScriptSet, TallySnapshot, rollout_caller,
+};
 pub use runtime::ScriptRuntime;
 pub use schedule::{InvalidSchedule, Schedule};
 pub use scheduling::Lineage;

@@ -201,6 +201,11 @@ fn always() -> RouteTable {
         Route::admin(GET, "/admin/scripts/{id}", P::ScriptsRead, admin::scripts::get),
         Route::admin(PATCH, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::update),
         Route::admin(DELETE, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::delete),
+        Route::admin(GET, "/admin/scripts/{id}/rollout", P::ScriptsRead, admin::scripts::rollout::get),
+        Route::admin(POST, "/admin/scripts/{id}/rollout", P::ScriptsManage, admin::scripts::rollout::start),
+        Route::admin(PUT, "/admin/scripts/{id}/rollout", P::ScriptsManage, admin::scripts::rollout::change),
+        Route::admin(DELETE, "/admin/scripts/{id}/rollout", P::ScriptsManage, admin::scripts::rollout::end),
+        Route::admin(POST, "/admin/scripts/{id}/rollout/promote", P::ScriptsManage, admin::scripts::rollout::promote),
         Route::admin(GET, "/admin/scripts/{id}/revisions", P::ScriptsRead, admin::scripts::revisions::list),
         Route::admin(GET, "/admin/scripts/{id}/revisions/{revision}", P::ScriptsRead, admin::scripts::revisions::get),
 

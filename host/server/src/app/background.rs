@@ -49,6 +49,7 @@ impl App {
         let limit = self.config.database.field_index_limit;
         self.tasks.spawn(advice::run(db.clone(), clock.clone(), limit, drain.clone()));
         self.tasks.spawn(Arc::clone(self).keep_history());
+        self.tasks.spawn(Arc::clone(self).compare_rollouts());
         self.tasks.spawn(Arc::clone(self).follow_changes());
         let (replicated, ending) = (db.clone(), drain.clone());
         self.tasks.spawn(async move { replicated.watch_replicas(ending).await });

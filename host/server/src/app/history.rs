@@ -15,8 +15,12 @@ pub(super) struct Counted(Mutex<Totals>);
 #[derive(Debug, Default)]
 struct Totals {
     stream_events: u64,
-    scripts: HashMap<String, TallySnapshot>,
+    /// By version and trigger.
+    scripts: HashMap<(&'static str, String), TallySnapshot>,
 }
+
+const CURRENT: &str = "current";
+const CANDIDATE: &str = "candidate";
 
 impl App {
     /// Stores everything that this host has counted, so that a client sees its own requests in the history.
@@ -64,10 +68,16 @@ impl App {
         let events = self.stream.status().events;
         self.record_more(Measure::StreamEvents, "", events.saturating_sub(totals.stream_events), 0.0);
         totals.stream_events = events;
-        let tallies = self.scripting.runtime.scripts.tallies();
-        for (id, now) in &tallies {
+        let scripts = &self.scripting.runtime.scripts;
+        // The runs of a candidate are runs of its script, and are counted apart because it has a tally of its own.
+        let candidates = scripts.candidate_tallies();
+        let candidates = candidates.into_iter().map(|(id, _, tally)| (CANDIDATE, id, tally));
+        let tallies: Vec<_> =
+            scripts.tallies().into_iter().map(|(id, tally)| (CURRENT, id, tally)).chain(candidates).collect();
+        for (version, id, now) in &tallies {
             // A script with a new source counts from zero.
-            let before = totals.scripts.get(id).filter(|before| before.number == now.number);
+            let before =
+                totals.scripts.get(&(*version, id.clone())).filter(|before| before.number == now.number);
             let (runs, failures, fuel) = before.map_or((0, 0, 0), |b| (b.runs, b.failures, b.fuel));
             let computed = before.map(|before| before.guest_time).unwrap_or_default();
             let runs = now.runs.saturating_sub(runs);
@@ -76,7 +86,7 @@ impl App {
             self.record_more(Measure::ScriptErrors, id, now.failures.saturating_sub(failures), 0.0);
             self.record_more(Measure::ScriptInstructions, id, now.fuel.saturating_sub(fuel), 0.0);
         }
-        totals.scripts = tallies.into_iter().collect();
+        totals.scripts = tallies.into_iter().map(|(version, id, tally)| ((version, id), tally)).collect();
     }
 
     fn record_more(&self, measure: Measure, label: &str, count: u64, value: f64) {

@@ -93,6 +93,8 @@ impl EventScripts {
     pub async fn apply_label(&self, label: Label) -> LabelVerdict {
         let id = format!("{}:{}", TriggerKind::LabelApply.as_str(), subject(&label.uri));
         let Some(script) = self.0.runtime.scripts.get(&id) else { return LabelVerdict::Keep(label) };
+        let candidate = self.0.runtime.scripts.candidate_for_account(&script, account_of(&label.uri));
+        let script = candidate.unwrap_or(script);
         let services = &self.0.runtime.services;
         match retry::with_retries(|| self.attempt_label(&script, &label, services)).await {
             Ok((verdict, attempts)) => {
@@ -101,6 +103,7 @@ impl EventScripts {
                     host_kind: "label",
                     host_id: label.src.clone(),
                     trigger: id,
+                    version: script.version(),
                     attempts,
                 });
                 verdict
@@ -165,6 +168,12 @@ fn subject(uri: &str) -> &str {
     let path = uri.strip_prefix("at://").and_then(|rest| rest.split_once('/'));
     let collection = path.map_or("", |(_, path)| path.split('/').next().unwrap_or_default());
     if collection.is_empty() { ACTOR } else { collection }
+}
+
+/// The account whose record or profile a label is on.
+fn account_of(uri: &str) -> &str {
+    let path = uri.strip_prefix("at://").unwrap_or(uri);
+    path.split('/').next().unwrap_or_default()
 }
 
 fn verdict(label: &Label, outcome: &Outcome) -> Result<LabelVerdict, ScriptFailure> {

@@ -119,7 +119,7 @@ impl EventScripts {
     /// Runs the currently bound script once on an event.
     async fn decide_once(&self, event: RecordEvent) -> Result<Change, RetryError> {
         let uri = &event.change.uri;
-        let script = self.record_script(uri.collection.as_str(), event.action).ok_or(RetryError::NoScript)?;
+        let script = self.script_for(uri, event.action).ok_or(RetryError::NoScript)?;
         let verdict = self.attempt(&script, &event).await.map_err(|e| RetryError::Failed(Box::new(e)))?;
         let decided = verdict.apply(event.change.clone());
         Ok(with_next_rev(event, decided))

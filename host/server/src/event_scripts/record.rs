@@ -72,6 +72,17 @@ impl EventScripts {
         self.0.runtime.scripts.for_record(collection, trigger_of(action))
     }
 
+    /// The script of an event, in the version that the record's account runs.
+    pub(super) fn script_for(
+        &self,
+        uri: &RecordUri,
+        action: RecordAction,
+    ) -> Option<std::sync::Arc<CompiledScript>> {
+        let script = self.record_script(uri.collection.as_str(), action)?;
+        let candidate = self.0.runtime.scripts.candidate_for_account(&script, uri.did.as_str());
+        Some(candidate.unwrap_or(script))
+    }
+
     /// Runs a script once on an event.
     ///
     /// # Errors
@@ -142,7 +153,7 @@ impl EventScripts {
     async fn decide_record(&self, event: RecordEvent) -> Option<Change> {
         let uri = event.change.uri.clone();
         // The script may have been removed since the event was queued.
-        let Some(script) = self.record_script(uri.collection.as_str(), event.action) else {
+        let Some(script) = self.script_for(&uri, event.action) else {
             return Some(event.change);
         };
         match retry::with_retries(|| self.attempt(&script, &event)).await {
@@ -160,7 +171,7 @@ impl EventScripts {
     /// Runs the script of an early event once.
     async fn decide_record_early(&self, event: RecordEvent) -> Option<EarlyDecision> {
         let uri = event.change.uri.clone();
-        let script = self.record_script(uri.collection.as_str(), event.action)?;
+        let script = self.script_for(&uri, event.action)?;
         // The run that writes holds an instance: waiting for a permit that only such runs give back would end nowhere.
         let _permit = self.0.runs.try_acquire().ok()?;
         let early = self.0.early.begin(&event.change).await;
@@ -190,6 +201,7 @@ impl EventScripts {
             host_kind: "record",
             host_id: host_id(uri, event.action),
             trigger: trigger.to_owned(),
+            version: script.version(),
             attempts,
         });
         if *verdict == Verdict::Skip && event.action == RecordAction::Delete && script.first_kept_row() {

@@ -119,7 +119,7 @@ impl EventScripts {
     ) -> Result<(), ReindexError> {
         let Some(event) = self.stored_event(listed).await? else { return Ok(()) };
         let uri = event.change.uri.clone();
-        let Some(script) = self.record_script(uri.collection.as_str(), event.action) else {
+        let Some(script) = self.script_for(&uri, event.action) else {
             return Err(ReindexError::NoScript(uri.collection));
         };
         done.records += 1;

@@ -157,9 +157,10 @@ pub fn answers_without_target(app: &App, query: &str) -> bool {
         || app.scripting.views.get(query).is_some()
 }
 
-/// The script of the called method. One lookup; the key is the trigger as it is stored.
+/// The script of the called method, in the version that the caller runs. One lookup; the key is the trigger as it is stored.
 fn script_of(app: &App, call: &Call) -> Option<Arc<CompiledScript>> {
-    app.scripting.runtime.scripts.get(&format!("{}:{}", call.verb.trigger().as_str(), call.nsid))
+    let id = format!("{}:{}", call.verb.trigger().as_str(), call.nsid);
+    app.scripting.runtime.scripts.get_for(&id, &call.caller)
 }
 
 /// The input of a call, checked to be JSON.

@@ -74,6 +74,7 @@ pub(super) async fn answer(
     app.events.record_verbose(|| Event::ScriptExecuted {
         caller: call.caller.did.as_ref().map(Did::to_string),
         method: call.nsid.to_string(),
+        version: script.version(),
         duration,
         response_size: answer.body.len(),
     });
@@ -132,6 +133,7 @@ fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
         caller: call.caller.did.as_ref().map(Did::to_string),
         error: variables.redact(&failure.message).into_owned(),
         script_source: script.source().to_owned(),
+        version: script.version(),
         input,
         duration,
     });

@@ -48,6 +48,7 @@ pub(super) async fn answer(
         report_output(app, &stored.trigger, call, errors.to_string());
     }
     app.events.record_verbose(|| Event::ScriptExecuted {
+        version: None,
         caller: call.caller.did.as_ref().map(Did::to_string),
         method: call.nsid.to_string(),
         duration: started.elapsed(),

@@ -73,6 +73,7 @@ mod read_cost;
 mod reads;
 mod scans;
 pub mod script_revisions;
+pub mod script_rollouts;
 pub mod script_sql;
 pub mod schedules;
 pub mod script_variables;

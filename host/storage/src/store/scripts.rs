@@ -8,6 +8,7 @@ use belvedere_base::clock::Timestamp;
 use super::revisions::{Subject, check_base};
 use super::schedules::DROP_SCHEDULE;
 use super::script_revisions::{ADD_DELETED, ADD_SAVED, DROP_DELETED, DROP_OLD, MAX_DELETED, MAX_REVISIONS};
+use super::script_rollouts::{DROP_ROLLOUT, END_ROLLOUT};
 use super::types::{JsonText, to_json_text};
 use super::{Backend, Db, Patch, StoreError, in_transaction, on};
 
@@ -131,6 +132,7 @@ pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(Scri
                 return Err(StoreError::Conflict(format!("the script {other} exists")));
             }
         }
+        sqlx::query(END_ROLLOUT).bind(&script.id).bind(&script.body).bind(now).execute(&mut *tx).await?;
         let mut created = true;
         for sql in [insert, update] {
             let changed = sqlx::query(sql)
@@ -177,6 +179,9 @@ pub async fn patch(
         None => (None, None),
     };
     Ok(in_transaction!(db, |tx| {
+        if let Some(body) = body {
+            sqlx::query(END_ROLLOUT).bind(id).bind(body).bind(now).execute(&mut *tx).await?;
+        }
         sqlx::query(sql)
             .bind(id)
             .bind(&patch.script_type)
@@ -199,7 +204,9 @@ pub async fn delete(db: &Db, id: &str, deleted_by: Option<&str>, now: Timestamp)
     Ok(in_transaction!(db, |tx| {
         let removed = sqlx::query(sql).bind(id).execute(&mut *tx).await?.rows_affected() > 0;
         if removed {
-            sqlx::query(DROP_SCHEDULE).bind(id).execute(&mut *tx).await?;
+            for sql in [DROP_SCHEDULE].into_iter().chain(DROP_ROLLOUT) {
+                sqlx::query(sql).bind(id).execute(&mut *tx).await?;
+            }
             add_revision!(tx, ADD_DELETED, id, deleted_by, now);
             sqlx::query(DROP_DELETED).bind(MAX_DELETED).execute(&mut *tx).await?;
         }

@@ -64,7 +64,7 @@ pub(in crate::scripts) fn throttled(wait: Duration) -> ScriptFailure {
 pub(in crate::scripts) struct RunReport<T> {
     pub(in crate::scripts) result: Result<T, ScriptFailure>,
     pub(in crate::scripts) usage: Usage,
-    /// Read for dry runs and observed runs only.
+    /// Read for dry runs, observed runs and runs during a rollout only.
     pub(in crate::scripts) instructions: Option<u32>,
     /// For observers that want profiles.
     pub(in crate::scripts) profile: Option<RunProfile>,
@@ -118,7 +118,7 @@ pub(in crate::scripts) async fn within_limits<T>(
     };
     let store = metered.store.get_mut();
     let dry_run = store.data().dry_run().filter(|_| lineage.depth() == 0).cloned();
-    let counts = factor == 1 && (dry_run.is_some() || store.data().is_observed());
+    let counts = factor == 1 && (dry_run.is_some() || store.data().is_counted());
     let instructions = if counts { guest.instructions(store).await } else { None };
     let mut profile = if store.data().is_profiled() { guest.profile(store).await } else { None };
     if let Some(dry_run) = dry_run {

@@ -7,7 +7,7 @@ mod profiled_guest;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::{Duration, Instant};
 
 pub use config::{EngineConfig, EngineError};
@@ -22,7 +22,7 @@ use crate::scripts::contract::{self, Contract};
 use crate::scripts::host::tid::TidClock;
 use crate::scripts::host::{Guest, Instance, RunInfo, RunInputs, RunState};
 use crate::scripts::mentions::{called_methods, required_libraries, takes_raw_params};
-use crate::scripts::registry::tally::Tally;
+use crate::scripts::registry::tally::{CountedRun, Tally};
 use crate::scripts::scheduling::{InstancePermits, Lineage, TokenBuckets};
 use crate::scripts::unknown_names::UnknownName;
 use crate::scripts::{
@@ -155,6 +155,8 @@ impl Engine {
             raw_params: takes_raw_params(source),
             contract: Contract::of(source),
             kept_a_row: AtomicBool::new(false),
+            revision: AtomicI64::new(0),
+            is_candidate: false,
             outputs: OutputSample::default(),
         }
     }
@@ -228,7 +230,8 @@ impl Engine {
         let has_caller = matches!(kind, TriggerKind::Query | TriggerKind::Procedure);
         let failed = returned.as_ref().is_err_and(|failure| !(has_caller && failure.is_intended()));
         let took = started.elapsed();
-        script.tally.count(failed, usage.fuel, usage.guest_time, took, services.clock.now());
+        let (fuel, guest_time, at) = (usage.fuel, usage.guest_time, services.clock.now());
+        script.tally.count(&CountedRun { failed, fuel, instructions, guest_time, took, at });
         if let Some(observer) = &services.observer {
             let (trigger, failure) = (Arc::clone(&script.name), returned.as_ref().err().cloned());
             let profile = profile.map(Arc::new);

@@ -53,6 +53,11 @@ impl RunState {
         self.services.as_ref().is_some_and(|services| services.observer.is_some())
     }
 
+    /// Whether the instructions of the run are wanted: by its observer, or to compare it with another version.
+    pub(in crate::scripts) fn is_counted(&self) -> bool {
+        self.is_observed() || (self.services.is_some() && self.scripts.has_rollout(&self.info.trigger))
+    }
+
     /// Whether a profile of the run is wanted.
     pub(in crate::scripts) fn is_profiled(&self) -> bool {
         self.profile.is_some()

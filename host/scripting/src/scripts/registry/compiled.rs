@@ -1,7 +1,7 @@
 //! A compiled script.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use bytes::Bytes;
 
@@ -30,6 +30,10 @@ pub struct CompiledScript {
     pub(in crate::scripts) contract: Contract,
     /// Whether [`Self::first_kept_row`] was called.
     pub(in crate::scripts) kept_a_row: AtomicBool,
+    /// The newest revision that has the source; 0 if it was not stored.
+    pub(in crate::scripts) revision: AtomicI64,
+    /// Whether it is a candidate for the body of that revision.
+    pub(in crate::scripts) is_candidate: bool,
     pub outputs: OutputSample,
 }
 
@@ -52,6 +56,13 @@ impl CompiledScript {
     /// source of the trigger is a new script.
     pub fn first_kept_row(&self) -> bool {
         !self.kept_a_row.swap(true, Ordering::Relaxed)
+    }
+
+    /// The version, as `revision 3` or `candidate of revision 3`; `None` for a script that is not stored.
+    pub fn version(&self) -> Option<String> {
+        let revision = self.revision.load(Ordering::Relaxed);
+        let of = if self.is_candidate { "candidate of " } else { "" };
+        (revision > 0).then(|| format!("{of}revision {revision}"))
     }
 
     pub fn source(&self) -> &str {

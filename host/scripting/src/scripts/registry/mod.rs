@@ -2,19 +2,23 @@
 
 mod compiled;
 mod libraries;
+mod rollout;
 mod sample;
 mod set;
 pub(super) mod tally;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub use compiled::CompiledScript;
+pub use rollout::{Rollout, rollout_caller};
 pub use sample::OutputSample;
 pub use set::ScriptSet;
 pub use tally::TallySnapshot;
 
 use crate::scripts::Engine;
 use belvedere_base::reloadable::Reloadable;
+use belvedere_instance::xrpc::Caller;
 use belvedere_protocol::trigger::{ScriptBindings, Trigger, TriggerKind};
 use belvedere_storage::store::{self, Db, StoreError};
 
@@ -38,6 +42,24 @@ impl ScriptRegistry {
         self.0.load().by_trigger.get(id).cloned()
     }
 
+    /// The script bound to a trigger id, in the version that a caller runs.
+    pub fn get_for(&self, id: &str, caller: &Caller) -> Option<Arc<CompiledScript>> {
+        let scripts = self.0.load();
+        let script = scripts.by_trigger.get(id)?;
+        let candidate = scripts.candidate(id, || rollout_caller(caller));
+        Some(Arc::clone(candidate.unwrap_or(script)))
+    }
+
+    /// The candidate of a script, if an account is one of those that run it.
+    pub fn candidate_for_account(&self, script: &CompiledScript, did: &str) -> Option<Arc<CompiledScript>> {
+        self.0.load().candidate(&script.name, || did.to_owned()).cloned()
+    }
+
+    /// The rollouts that go on, each with its script.
+    pub fn rollouts(&self) -> Vec<(Rollout, Arc<CompiledScript>)> {
+        self.0.load().rollouts()
+    }
+
     /// All scripts, as they are now.
     pub fn all(&self) -> Arc<ScriptSet> {
         self.0.load_full()
@@ -49,6 +71,13 @@ impl ScriptRegistry {
         let run =
             scripts.by_trigger.iter().filter(|(_, script)| script.trigger.kind() != TriggerKind::Library);
         run.map(|(id, script)| (id.to_string(), script.tally.read())).collect()
+    }
+
+    /// A snapshot of the tally of each candidate, by trigger id and version.
+    pub fn candidate_tallies(&self) -> Vec<(String, Option<String>, TallySnapshot)> {
+        let rollouts = self.rollouts();
+        let candidates = rollouts.iter().map(|(rollout, _)| rollout.candidate());
+        candidates.map(|script| (script.name.to_string(), script.version(), script.tally.read())).collect()
     }
 
     /// Adds or replaces one script.
@@ -102,12 +131,17 @@ impl ScriptRegistry {
         let read = async |current: &ScriptSet| {
             let stored = store::scripts::get(db, id).await?;
             let known = current.by_trigger.get(id);
-            Ok(match stored.and_then(|row| Some((Trigger::parse(id).ok()?, row.body))) {
+            let revision = stored.as_ref().map_or(0, |row| row.revision);
+            let new = match stored.and_then(|row| Some((Trigger::parse(id).ok()?, row.body))) {
                 None => current.without(id),
-                Some((trigger, _)) if trigger.kind() == TriggerKind::View => current.clone(),
+                Some((trigger, _)) if trigger.kind() == TriggerKind::View => return Ok(current.clone()),
                 Some((_, body)) if known.is_some_and(|known| *known.source == *body) => current.clone(),
                 Some((trigger, body)) => current.with(Arc::new(engine.compile(trigger, &body).await)),
-            })
+            };
+            if let Some(script) = new.get(id) {
+                script.revision.store(revision, Ordering::Relaxed);
+            }
+            Ok(new.with_rollouts(engine, &store::script_rollouts::running(db).await?).await)
         };
         self.0.reload(read).await
     }

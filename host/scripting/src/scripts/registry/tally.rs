@@ -23,10 +23,25 @@ pub struct Tally {
     runs: AtomicU64,
     failures: AtomicU64,
     fuel: AtomicU64,
+    instructions: AtomicU64,
     guest_nanos: AtomicU64,
+    took_nanos: AtomicU64,
     last_run_at: AtomicI64,
     /// Runs by the time they took from beginning to end, waits for the host included.
     durations: [AtomicU64; BUCKETS],
+}
+
+/// A run that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::scripts) struct CountedRun {
+    pub(in crate::scripts) failed: bool,
+    pub(in crate::scripts) fuel: u64,
+    /// `None` when they were not counted.
+    pub(in crate::scripts) instructions: Option<u32>,
+    pub(in crate::scripts) guest_time: Duration,
+    /// From begin to end, waits included.
+    pub(in crate::scripts) took: Duration,
+    pub(in crate::scripts) at: Timestamp,
 }
 
 /// A snapshot of a tally.
@@ -38,8 +53,12 @@ pub struct TallySnapshot {
     pub failures: u64,
     /// WebAssembly fuel of all runs.
     pub fuel: u64,
+    /// Instructions of the runs whose instructions were counted: those during a rollout.
+    pub instructions: u64,
     /// Guest time of all runs.
     pub guest_time: Duration,
+    /// Time of all runs, waits included.
+    pub took: Duration,
     /// Duration of one run, waits included; `None` before the first.
     pub p50: Option<Duration>,
     pub p99: Option<Duration>,
@@ -53,7 +72,9 @@ impl Default for Tally {
             runs: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             fuel: AtomicU64::new(0),
+            instructions: AtomicU64::new(0),
             guest_nanos: AtomicU64::new(0),
+            took_nanos: AtomicU64::new(0),
             last_run_at: AtomicI64::new(0),
             durations: [const { AtomicU64::new(0) }; BUCKETS],
         }
@@ -62,18 +83,16 @@ impl Default for Tally {
 
 impl Tally {
     /// Counts a run that has ended.
-    pub(in crate::scripts) fn count(
-        &self,
-        failed: bool,
-        fuel: u64,
-        guest_time: Duration,
-        took: Duration,
-        at: Timestamp,
-    ) {
+    pub(in crate::scripts) fn count(&self, run: &CountedRun) {
+        let CountedRun { failed, fuel, instructions, guest_time, took, at } = *run;
         self.runs.fetch_add(1, Ordering::Relaxed);
         self.failures.fetch_add(u64::from(failed), Ordering::Relaxed);
         self.fuel.fetch_add(fuel, Ordering::Relaxed);
+        if let Some(instructions) = instructions {
+            self.instructions.fetch_add(instructions.into(), Ordering::Relaxed);
+        }
         self.guest_nanos.fetch_add(guest_time.as_nanos() as u64, Ordering::Relaxed);
+        self.took_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
         self.last_run_at.store(at.0, Ordering::Relaxed);
         self.durations[bucket(took)].fetch_add(1, Ordering::Relaxed);
     }
@@ -86,7 +105,9 @@ impl Tally {
             runs,
             failures: self.failures.load(Ordering::Relaxed),
             fuel: self.fuel.load(Ordering::Relaxed),
+            instructions: self.instructions.load(Ordering::Relaxed),
             guest_time: Duration::from_nanos(self.guest_nanos.load(Ordering::Relaxed)),
+            took: Duration::from_nanos(self.took_nanos.load(Ordering::Relaxed)),
             p50: percentile(&counts, 50),
             p99: percentile(&counts, 99),
             last_run_at: (runs > 0).then(|| Timestamp(self.last_run_at.load(Ordering::Relaxed))),
@@ -129,10 +150,13 @@ mod tests {
         assert_eq!((tally.read().runs, tally.read().p99, tally.read().last_run_at), (0, None, None));
         let (fuel, guest) = (1_000, Duration::from_micros(10));
         for n in 1..=100_u64 {
-            tally.count(n % 10 == 0, fuel, guest, Duration::from_micros(n * 100), Timestamp(n as i64));
+            let (took, at) = (Duration::from_micros(n * 100), Timestamp(n as i64));
+            let failed = n % 10 == 0;
+            tally.count(&CountedRun { failed, fuel, instructions: Some(5), guest_time: guest, took, at });
         }
         let read = tally.read();
         assert_eq!((read.runs, read.failures, read.fuel), (100, 10, 100_000));
+        assert_eq!((read.instructions, read.took), (500, Duration::from_millis(505)));
         assert_eq!((read.guest_time, read.last_run_at), (Duration::from_millis(1), Some(Timestamp(100))));
         let near = |found: Option<Duration>, exact: u64| {
             let micros = found.unwrap().as_micros() as u64;

@@ -16,6 +16,7 @@ mod push;
 mod reindex;
 mod remote;
 mod rollback;
+mod rollout;
 mod tail;
 mod test;
 
@@ -82,6 +83,8 @@ pub(super) enum Command {
         #[command(flatten)]
         server: Server,
     },
+    /// Let a part of a script's callers run another body, compare both, and save or return it
+    Rollout(Box<rollout::Options>),
     /// Print the log lines and failures of a server's scripts as they occur
     Tail(Box<tail::Options>),
     /// Run the tests of a folder of scripts, without a server and without a network; exit status 0: passed, 1: failed, 2: not run
@@ -123,6 +126,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
             reindex::run(chosen, &server, wait, config).await
         }
         Command::Rollback { trigger, to, server } => rollback::run(&trigger, to, &server, config).await,
+        Command::Rollout(options) => rollout::run(&options, config).await,
         Command::Tail(options) => tail::run(&options, config).await,
         Command::Test(options) => Ok(test::run(&options, config).await),
         Command::Init { dir, server } => init::run(&dir, server.given().as_ref(), config).await,

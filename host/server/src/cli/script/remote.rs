@@ -83,6 +83,6 @@ impl Scripts {
 }
 
 /// The path of a script. A trigger id needs no percent-encoding; its colon is encoded for the sake of proxies.
-fn path(id: &str) -> String {
+pub(super) fn path(id: &str) -> String {
     format!("/admin/scripts/{}", id.replace(':', "%3A"))
 }

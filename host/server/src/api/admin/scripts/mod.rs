@@ -7,6 +7,7 @@ pub mod dry_run;
 mod libraries;
 pub mod reindex;
 pub mod revisions;
+pub mod rollout;
 mod setup;
 pub mod types;
 pub mod view;

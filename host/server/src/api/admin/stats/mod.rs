@@ -130,6 +130,8 @@ pub struct ScriptsStats {
 #[derive(Debug, Serialize, JsonSchema)]
 struct ScriptStats {
     id: String,
+    /// `revision 3`, or during a rollout also `candidate of revision 3`, which has an entry of its own.
+    version: Option<String>,
     runs: u64,
     failures: u64,
     /// Milliseconds of CPU time of all runs.
@@ -143,17 +145,27 @@ struct ScriptStats {
 
 /// `GET /admin/stats/scripts`: what each script has cost on this host since it was loaded. The most expensive first.
 pub async fn scripts(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<ScriptsStats> {
-    let mut tallies = app.scripting.runtime.scripts.tallies();
-    tallies.sort_by(|(a_id, a), (b_id, b)| b.guest_time.cmp(&a.guest_time).then_with(|| a_id.cmp(b_id)));
-    let scripts = tallies.into_iter().map(|(id, tallied)| ScriptStats::new(id, &tallied)).collect();
+    let scripts = &app.scripting.runtime.scripts;
+    let loaded = scripts.all();
+    let versioned = |(id, tallied): (String, TallySnapshot)| {
+        let version = loaded.get(&id).and_then(|script| script.version());
+        (id, version, tallied)
+    };
+    let mut tallies: Vec<_> =
+        scripts.tallies().into_iter().map(versioned).chain(scripts.candidate_tallies()).collect();
+    tallies
+        .sort_by(|(a_id, _, a), (b_id, _, b)| b.guest_time.cmp(&a.guest_time).then_with(|| a_id.cmp(b_id)));
+    let stats = |(id, version, tallied)| ScriptStats::new(id, version, &tallied);
+    let scripts = tallies.into_iter().map(stats).collect();
     Ok(Json(ScriptsStats { scripts }))
 }
 
 impl ScriptStats {
-    fn new(id: String, tallied: &TallySnapshot) -> Self {
+    fn new(id: String, version: Option<String>, tallied: &TallySnapshot) -> Self {
         let millis = |duration: std::time::Duration| duration.as_micros() as f64 / 1e3;
         Self {
             id,
+            version,
             runs: tallied.runs,
             failures: tallied.failures,
             cpu_ms: millis(tallied.guest_time),
