@@ -49,7 +49,8 @@ story('microblog', 'the page of the microblog: timeline, thread, profile, search
   await main.getByRole('link', { name: 'Carol' }).first().click()
   await shows('followers')
   await shows('You follow them. They follow you.')
-  await page.goBack()
+  // Not goBack: in Firefox it waits for a navigation, which another fragment is not.
+  await page.evaluate(() => history.back())
   await shows('A post of now')
   await page.goto(`${app.pageUrl}#thread/${uri('alice', 'app.bsky.feed.post', 'first')}`)
   await shows('Which plants like shade?')
