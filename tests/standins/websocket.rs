@@ -30,7 +30,7 @@ pub enum Received {
 }
 
 impl WebSocket {
-    /// Connects, or returns the status of the response that is none of a WebSocket.
+    /// Connects, or returns the status of a response that refuses the WebSocket.
     ///
     /// # Panics
     /// When the server does not respond.

@@ -75,10 +75,9 @@ impl ProcedureAction {
 pub struct Snapshot {
     by_nsid: HashMap<Box<str>, Arc<Lexicon>>,
     tracked: Arc<[Nsid]>,
-    subscriptions: Vec<Arc<Lexicon>>,
     schemas: HashMap<Box<str>, RecordSchema>,
     /// The parsed lexicons, for validating records.
-    documents: Schemas,
+    pub documents: Schemas,
     /// The types of spaces, with the collections that they declare.
     spaces: HashMap<Box<str>, Arc<[Nsid]>>,
     /// The lexicons of the network, with the accounts that publish them.
@@ -92,16 +91,6 @@ pub struct Snapshot {
 impl Snapshot {
     pub fn get(&self, nsid: &str) -> Option<&Arc<Lexicon>> {
         self.by_nsid.get(nsid)
-    }
-
-    /// The lexicons of subscriptions.
-    pub fn subscriptions(&self) -> impl Iterator<Item = &Lexicon> {
-        self.subscriptions.iter().map(|lexicon| &**lexicon)
-    }
-
-    /// The schemas of all lexicons.
-    pub fn schemas(&self) -> &Schemas {
-        &self.documents
     }
 
     /// The collections that are indexed: those with a record lexicon. Sorted.
@@ -273,9 +262,7 @@ impl Snapshot {
         let mut tracked: Vec<Nsid> =
             by_nsid.values().filter(|l| l.kind == LexiconKind::Record).map(|l| l.id.clone()).collect();
         tracked.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-        let subscriptions =
-            by_nsid.values().filter(|l| l.kind == LexiconKind::Subscription).cloned().collect();
-        Self { by_nsid, tracked: tracked.into(), subscriptions, ..Self::default() }
+        Self { by_nsid, tracked: tracked.into(), ..Self::default() }
     }
 
     /// Reads the stored lexicons. One whose id is not an NSID is ignored and logged.

@@ -86,12 +86,13 @@ impl Hub {
                 changed.notify_one();
             }
         }
-        for lexicon in lexicons.subscriptions() {
+        for (nsid, channel) in &mut self.channels {
+            let Some(lexicon) = lexicons.get(nsid) else { continue };
             let is_target =
                 lexicon.target_collection.as_ref().is_some_and(|target| target.as_str() == change.collection);
-            let Some(channel) = self.channels.get_mut(lexicon.id.as_str()).filter(|_| is_target) else {
+            if !is_target {
                 continue;
-            };
+            }
             let mut frames: HashMap<Subprotocol, Option<Frame>> = HashMap::new();
             let mut send = |entry: &Entry| {
                 let subprotocol = entry.subprotocol;

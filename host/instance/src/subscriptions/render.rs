@@ -23,7 +23,7 @@ pub(super) fn change(
         Action::Deleted => "delete",
     };
     let definition = format!("{nsid}#{name}");
-    if !lexicons.schemas().has_message(nsid.as_str(), &definition) {
+    if !lexicons.documents.has_message(nsid.as_str(), &definition) {
         return None;
     }
     // DIDs, NSIDs and record keys have no character that JSON escapes.
@@ -32,7 +32,7 @@ pub(super) fn change(
     if change.action != Action::Deleted {
         let record = change.record.as_ref()?;
         if let Some(cid) = change.cid.as_deref().and_then(|bytes| Cid::from_bytes(bytes).ok()) {
-            let is_link = lexicons.schemas().is_link(&definition, "cid");
+            let is_link = lexicons.documents.is_link(&definition, "cid");
             // Writing to a String never fails.
             let _ = if is_link {
                 write!(fields, r#","cid":{{"$link":"{cid}"}}"#)
@@ -47,7 +47,7 @@ pub(super) fn change(
 
 /// The frame that says that messages before the window are lost. `None` if the lexicon does not declare it.
 pub(super) fn outdated_cursor(lexicons: &Snapshot, nsid: &Nsid, subprotocol: Subprotocol) -> Option<Frame> {
-    if !lexicons.schemas().has_message(nsid.as_str(), &format!("{nsid}#info")) {
+    if !lexicons.documents.has_message(nsid.as_str(), &format!("{nsid}#info")) {
         return None;
     }
     let fields =
@@ -62,7 +62,7 @@ fn message(
     subprotocol: Subprotocol,
 ) -> Option<Frame> {
     let message = Message { nsid: nsid.as_str(), name, fields };
-    match subprotocol.message(lexicons.schemas(), message) {
+    match subprotocol.message(&lexicons.documents, message) {
         Ok(encoded) => Some(frame(encoded)),
         Err(error) => {
             metrics::counter!("belvedere_subscription_messages_invalid_total").increment(1);

@@ -68,7 +68,7 @@ impl ChangeStream {
         Ok(Next::Frames(frames))
     }
 
-    /// Reads a page. When there is no more, it takes a queue and reads what was committed meanwhile.
+    /// Reads a page. If there is no more, it takes a queue and reads what was committed meanwhile.
     async fn catch_up(&mut self, seq: i64) -> Result<Next, StoreError> {
         if self.overrun_at.is_some_and(|at| at.elapsed() >= TOO_SLOW_AFTER) {
             return Ok(super::too_slow(self));

@@ -218,7 +218,7 @@ impl Messages for PageStream {
     async fn next(&mut self) -> Next {
         match self.queue.receive().await {
             Ok(messages) => Next::Frames(messages.into_iter().map(|message| message.frame).collect()),
-            // What it missed does not matter: the whole answer follows.
+            // The whole answer follows, so the missed differences do not matter.
             Err(Ended::Overrun) => {
                 self.queue = self.watch.join().queue;
                 Next::Frames(Vec::new())

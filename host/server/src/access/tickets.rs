@@ -10,13 +10,13 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::crypto::sha256_hex;
 
-/// The parameter of the URL. It is none of the method.
+/// The parameter of the URL. The method does not see it.
 pub const TICKET_PARAM: &str = "ticket";
 
 /// Time in which a ticket is used, in seconds: URLs are written to logs of proxies.
 const LIFETIME: i64 = 60;
 
-/// What the sealed text is for.
+/// The purpose of the sealed text.
 const PURPOSE: &str = "ticket";
 
 /// The content of a ticket.

@@ -38,7 +38,7 @@ pub(super) async fn answer(
     let cursor = cursor(&given)?;
     let dids = dids(app, &caller, &given).await?;
     let chosen = websocket::offered_protocols(&request).find_map(Subprotocol::of_token);
-    let default = || Subprotocol::of_lexicon(lexicons.schemas().subprotocol(lexicon.id.as_str()));
+    let default = || Subprotocol::of_lexicon(lexicons.documents.subprotocol(lexicon.id.as_str()));
     let subprotocol = chosen.unwrap_or_else(default);
     let wanted = Wanted { nsid: lexicon.id.clone(), collection, dids, subprotocol };
 
