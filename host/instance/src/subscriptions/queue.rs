@@ -56,6 +56,10 @@ pub(super) fn queue() -> (Sender, Receiver) {
 impl Sender {
     /// Passes a message on. `false`: the connection is gone, or does not keep up; the sender must be dropped.
     pub(super) fn send(&self, message: Numbered) -> bool {
+        // A connection that wants several accounts is found by each of them. A message after a lost one would hide the loss.
+        if !self.is_open() {
+            return false;
+        }
         let size = message.frame.size();
         let waiting = self.state.bytes.fetch_add(size, Ordering::AcqRel);
         let has_room = waiting == 0 || waiting + size <= MAX_BYTES;
@@ -116,6 +120,8 @@ mod tests {
             assert!(sender.send(message(seq, 1)));
         }
         assert!(!sender.send(message(9, 1)));
+        assert!(receiver.frames.try_recv().is_ok());
+        assert!(!sender.send(message(10, 1)), "none after a lost one");
         assert_eq!(receiver.receive().await.unwrap_err(), Ended::Overrun);
     }
 
