@@ -555,6 +555,18 @@ export const lexiconNew = {
   startsBackfill: 'Saving starts a backfill of the collection.',
 }
 
+export const live = {
+  connect: 'Connect',
+  again: 'Connect again',
+  stop: 'Stop',
+  connected: 'Connected',
+  hint: 'Your login here connects, without a client. The newest 50 messages are shown.',
+  messages: 'Messages',
+  none: 'Messages are shown here.',
+  ended: (reason: string) =>
+    reason ? `The connection has ended: ${reason}.` : 'The connection has ended, or was refused: “Try it” shows why.',
+}
+
 export const tryIt = {
   run: 'Call it',
   runAsking: 'Call it…',
@@ -671,6 +683,7 @@ export const lexicon = {
   document: 'Document',
   schema: 'Schema',
   tryIt: 'Try it',
+  live: 'Live',
   edit: 'Edit',
   revisions: 'Revisions',
   services: 'Services',

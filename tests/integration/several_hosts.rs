@@ -10,6 +10,7 @@ mod labelers;
 mod sessions;
 mod space_notices;
 mod stream;
+mod subscriptions;
 
 use std::time::{Duration, Instant};
 

@@ -27,3 +27,4 @@ pub mod tls;
 pub mod trickle;
 pub mod upstream;
 pub mod vectors;
+pub mod websocket;

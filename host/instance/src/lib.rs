@@ -18,6 +18,7 @@ pub mod labels; // the labels that the instance issues as a labeler
 pub mod moderation; // what operators and scripts hide and take down
 pub mod lexicons; // the registry of uploaded lexicons; authorities and which methods are forwarded to them
 pub mod core; // what the parts of a running server share
+pub mod subscriptions; // connections that get the changes of a collection
 pub mod alerts; // conditions about measurements that operators want to know of, and the webhooks that are called
 pub mod indexing; // follows the stream and writes the index
 pub mod network_lexicons; // lexicons that follow their publishers on the network: resolved, fetched, kept up to date

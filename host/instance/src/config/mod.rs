@@ -26,6 +26,7 @@ mod secret;
 mod secrets;
 mod server;
 mod setting;
+mod subscriptions;
 
 use clap::Args as ClapArgs;
 
@@ -49,6 +50,7 @@ pub use secret::Secret;
 pub use secrets::{EncryptionKey, LoadedSecrets, SecretError, Secrets, SecretsArgs};
 pub use server::{Identity, Server, ServerArgs};
 pub use setting::{NumberSetting, Setting};
+pub use subscriptions::{Subscriptions, SubscriptionsArgs};
 
 /// The values as given: unchecked text.
 #[derive(Clone, Debug, Default, ClapArgs)]
@@ -80,6 +82,8 @@ pub struct Args {
     #[command(flatten)]
     pub events: EventsArgs,
     #[command(flatten)]
+    pub subscriptions: SubscriptionsArgs,
+    #[command(flatten)]
     pub outbound: OutboundArgs,
     #[command(flatten)]
     pub observe: ObserveArgs,
@@ -101,6 +105,7 @@ pub struct Config {
     pub scripts: Scripts,
     pub plugins: Plugins,
     pub events: Events,
+    pub subscriptions: Subscriptions,
     pub outbound: Outbound,
     pub observe: Observe,
 }
@@ -127,6 +132,7 @@ impl Args {
             scripts: self.scripts.check(&mut problems),
             plugins: self.plugins.check(&server.data_dir, &mut problems),
             events: self.events.check(&mut problems),
+            subscriptions: self.subscriptions.check(&mut problems),
             outbound: self.outbound.check(&mut problems),
             observe: self.observe.check(&mut problems),
             server,

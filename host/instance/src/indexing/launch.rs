@@ -35,7 +35,7 @@ pub fn start(
     config: StreamConfig,
 ) -> StreamHandle {
     let Core { db, registry, clock, random, drain, .. } = core.clone();
-    let direct = Direct { max_message_bytes: MAX_MESSAGE_BYTES };
+    let direct = Direct { max_message_bytes: MAX_MESSAGE_BYTES, protocol: None };
     let shutdown = drain.child_token();
     launch(db, direct, tracked, observer, registry, scripts, clock, random, config, shutdown)
 }

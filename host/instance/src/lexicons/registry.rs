@@ -77,7 +77,7 @@ pub struct Snapshot {
     tracked: Arc<[Nsid]>,
     schemas: HashMap<Box<str>, RecordSchema>,
     /// The parsed lexicons, for validating records.
-    documents: Schemas,
+    pub documents: Schemas,
     /// The types of spaces, with the collections that they declare.
     spaces: HashMap<Box<str>, Arc<[Nsid]>>,
     /// The lexicons of the network, with the accounts that publish them.

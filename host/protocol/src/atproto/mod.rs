@@ -9,6 +9,7 @@ pub mod blobs;
 pub(crate) mod car;
 pub(crate) mod cbor_map;
 pub mod did;
+pub mod event_stream;
 mod json;
 pub mod labels;
 pub mod lexicon;

@@ -6,6 +6,7 @@
 
 mod blobs;
 mod check;
+mod collections;
 mod compile;
 mod conditions;
 mod document;

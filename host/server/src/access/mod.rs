@@ -30,6 +30,7 @@ pub mod service_jwt;
 pub mod signing_keys;
 mod space;
 mod template;
+pub mod tickets;
 mod used_proofs;
 pub mod users;
 mod web;

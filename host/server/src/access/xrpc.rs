@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::StatusCode;
+use http::{Method, StatusCode};
 
 use super::dpop;
 use super::rate_limit::{Budget, Exhausted, Limit};
 use super::service_jwt::{ServiceTokenError, VerifiedToken};
+use super::tickets::{TICKET_PARAM, TicketError};
 use super::{Access, ApiClient, ClientBuckets, Credential, Sender};
 use belvedere_instance::events::Event;
 use belvedere_instance::lexicons::Registry;
@@ -17,7 +18,7 @@ use belvedere_instance::settings::Settings;
 use belvedere_instance::xrpc::{Caller, Verb};
 use belvedere_protocol::atproto::Did;
 use belvedere_web::fair_share::Tenant;
-use belvedere_web::http::{Error, Request};
+use belvedere_web::http::{Error, Request, websocket};
 
 /// The name under which calls of methods without a lexicon here are counted.
 const UNKNOWN_METHOD: &str = "(unknown)";
@@ -302,8 +303,18 @@ async fn identify(
         // 4. The cookie of a logged-in browser, which needs no client key. 5. Anonymous: an application without a user,
         // which some methods refuse.
         Credential::Absent => {
+            let is_socket = websocket::is_upgrade(request);
+            if is_socket && let Some(ticket) = request.query(TICKET_PARAM) {
+                let client = client.ok_or_else(no_client)?;
+                let did = holder_of(access, &sender, client, &ticket, method).await?;
+                admission.budget = pay()?;
+                (caller.did, caller.method_bound) = (Some(did), true);
+                return Ok(());
+            }
             admission.budget = pay()?;
-            let user = access.web_sessions.user(request.method(), request.headers(), buckets.now).await?;
+            // A page of another site could read the messages of a WebSocket, which is no matter of CORS.
+            let verb = if is_socket { &Method::POST } else { request.method() };
+            let user = access.web_sessions.user(verb, request.headers(), buckets.now).await?;
             let Some(user) = user else {
                 return if client.is_some() { Ok(()) } else { Err(no_client()) };
             };
@@ -319,6 +330,23 @@ async fn identify(
         caller.tenant = Tenant::of_did(did.as_str());
     }
     Ok(())
+}
+
+/// The account that a ticket was issued to.
+async fn holder_of(
+    access: &Access,
+    sender: &Sender<'_>,
+    client: &ApiClient,
+    ticket: &str,
+    method: CalledMethod<'_>,
+) -> Result<Did, Error> {
+    sender.check_failures()?;
+    let redeemed = access.redeem_ticket(ticket, client, method.nsid).await;
+    let is_failure = |error: &TicketError| matches!(error, TicketError::Invalid);
+    sender.charge_if_failure(redeemed, is_failure).map_err(|error| match error {
+        TicketError::Invalid => Error::unauthorized(error.to_string()),
+        TicketError::Unknown(error) => Error::internal(error),
+    })
 }
 
 fn no_client() -> Error {

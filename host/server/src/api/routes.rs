@@ -88,6 +88,7 @@ fn always() -> RouteTable {
         Route::management(POST, "delegation.unlinkAccount", xrpc::service::delegation::unlink_account),
         Route::management(POST, "delegation.addDelegate", xrpc::service::delegation::add_delegate),
         Route::management(POST, "delegation.removeDelegate", xrpc::service::delegation::remove_delegate),
+        Route::management(POST, "createTicket", xrpc::service::create_ticket),
         Route::management(GET, "delegation.listAccounts", xrpc::service::delegation::list_accounts),
         Route::management(GET, "delegation.getAccount", xrpc::service::delegation::get_account),
         Route::management(GET, "delegation.listDelegates", xrpc::service::delegation::list_delegates),

@@ -17,7 +17,7 @@ use belvedere_protocol::atproto::Did;
 use belvedere_protocol::trigger::TriggerKind;
 use belvedere_scripting::plugins::loading;
 use belvedere_storage::store::notifications::{ListenerEvent, Notifications, announce};
-use belvedere_storage::store::{self, StoreError};
+use belvedere_storage::store::{self, StoreError, record_changes};
 use belvedere_web::http::Error;
 
 use super::App;
@@ -51,11 +51,13 @@ pub enum Topic {
     Identities(Vec<Did>),
     /// The identity of the instance itself, and its services.
     ServiceIdentity,
+    /// Changes of records that subscriptions show. The database announces them.
+    RecordChanges,
 }
 
 impl Topic {
     /// The topics that are reloaded as a whole.
-    const EVERYTHING: [Self; 10] = [
+    const EVERYTHING: [Self; 11] = [
         Self::ApiClients,
         Self::Domains,
         Self::Admins,
@@ -66,6 +68,7 @@ impl Topic {
         Self::ScriptVariables,
         Self::Settings,
         Self::ServiceIdentity,
+        Self::RecordChanges,
     ];
 
     /// `None` for a topic of another version of this program.
@@ -100,6 +103,7 @@ impl fmt::Display for Topic {
             Self::ScriptVariables => "script-variables",
             Self::Settings => "settings",
             Self::ServiceIdentity => "service-identity",
+            Self::RecordChanges => record_changes::NOTIFICATION,
             Self::Identities(dids) => {
                 f.write_str("identities")?;
                 return dids.iter().try_for_each(|did| write!(f, " {did}"));
@@ -141,6 +145,7 @@ impl App {
             }
             Topic::Lexicons => {
                 self.registry.reload(db).await?;
+                self.subscriptions.follow().await?;
                 // Views are compared with their lexicons.
                 self.scripting.views.reload(db).await
             }
@@ -175,6 +180,10 @@ impl App {
                 self.settings.reload(db, derive).await
             }
             Topic::ServiceIdentity => self.service_identity.reload(db, &self.sealing).await,
+            Topic::RecordChanges => {
+                self.subscriptions.wake();
+                Ok(())
+            }
             Topic::Identities(dids) => {
                 for did in dids {
                     self.core.resolver.invalidate(did).await;

@@ -48,6 +48,7 @@ use belvedere_instance::repos::linked::LinkedRepos;
 use belvedere_instance::service_identity::{ServiceIdentity, Setup};
 use belvedere_instance::settings::Settings;
 use belvedere_instance::spaces::Spaces;
+use belvedere_instance::subscriptions::{Subscriptions, Watches};
 use belvedere_scripting::plugins::accounts::{Accounts, InstalledPlugins};
 use belvedere_scripting::scripts::Xrpc;
 use belvedere_storage::store::readiness::Readiness;
@@ -130,6 +131,10 @@ pub struct App {
     pub moderator: Moderator,
     /// Wakes those who subscribe to the labels of this instance.
     pub label_feed: LabelFeed,
+    /// Passes changes of records on to subscriptions.
+    pub subscriptions: Subscriptions,
+    /// The live queries of this host.
+    pub watches: Watches,
     /// Checks the records that backfills read.
     record_checker: Arc<RecordChecker>,
     pub lifecycle: Lifecycle,
@@ -251,6 +256,8 @@ impl App {
         let labelers = Labelers::new(core.clone(), scripting.events.clone());
         let ending = (tasks.clone(), lifecycle.drain.child_token());
         let label_feed = LabelFeed::new(db.clone(), &label_issuer, ending);
+        let ending = (tasks.clone(), lifecycle.drain.child_token());
+        let subscriptions = Subscriptions::new(&core, config.subscriptions, ending);
         let moderator = Moderator::new(core.db.clone(), core.clock.clone(), core.events.clone());
         let alerts = Alerts::new(core.clone(), identity.origin.clone());
         let app = Arc::new(Self {
@@ -287,6 +294,8 @@ impl App {
             alerts,
             moderator,
             label_feed,
+            subscriptions,
+            watches: Watches::default(),
             record_checker,
             lifecycle,
             shows_failures,

@@ -1,5 +1,5 @@
 //! Work that one host at a time does: refreshing the lexicons of the network, validating records again, reading their
-//! references again, lifting expired moderation, and checking alerts.
+//! references again, lifting expired moderation, checking alerts, and deleting old changes of records.
 
 use std::sync::Arc;
 
@@ -42,6 +42,7 @@ impl App {
                     rereading::run(&db),
                     moderation::lift_expired_periodically(&moderator),
                     self.alerts.check_periodically(&db),
+                    self.subscriptions.prune_periodically(&db, &self.clock),
                     revalidation::run(db.clone(), Arc::clone(&self.registry), self.clock.clone(), &report),
                 );
             };

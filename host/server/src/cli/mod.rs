@@ -27,6 +27,7 @@ mod request_lines;
 mod script;
 mod serve;
 mod stand_in_pds;
+mod tail;
 mod verify;
 mod view;
 
@@ -96,6 +97,8 @@ enum Command {
     /// Run jobs of scripts on a running server
     #[command(subcommand)]
     Job(job::Command),
+    /// Print the messages of a subscription of a running server, one JSON object a line, and connect again when the server restarts
+    Tail(tail::Command),
     /// Start a backfill on a running server: read the history of a collection from the network
     Backfill(backfill::Command),
     /// Compare the index with the PDSs; exit status 0: equal, 1: different, 2: could not be compared
@@ -174,6 +177,7 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::View(command) => view::run(command, &config).await,
         Command::Plugin(command) => plugin::run(command, &config).await,
         Command::Job(command) => job::run(command, &config).await,
+        Command::Tail(command) => tail::run(command, &config).await,
         Command::Backfill(command) => backfill::run(command, &config).await,
         Command::Verify(command) => Ok(verify::run(command, &config).await),
         Command::Diff(command) => Ok(diff::run(command, &config).await),

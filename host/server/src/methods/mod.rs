@@ -10,6 +10,7 @@ pub mod fixed;
 mod forward;
 pub mod get_profile;
 mod in_process;
+pub mod live;
 mod own_pds;
 pub mod pds_session;
 pub mod query_labels;
@@ -30,7 +31,7 @@ use crate::app::App;
 use belvedere_instance::identity::Resolver;
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Call, Caller, Verb};
-use belvedere_protocol::atproto::{Handle, Nsid};
+use belvedere_protocol::atproto::{AtIdentifier, Did, Handle, Nsid};
 use belvedere_scripting::scripts::{CompiledScript, Lineage};
 use belvedere_web::http::Error;
 
@@ -135,6 +136,16 @@ async fn query(
         Some(stored) => view::answer(app, &stored, typed, reading).await,
         None => builtin::answer(app, lexicon, typed, reading).await,
     }
+}
+
+/// The account that a parameter of a call names, by its DID or handle. The look-up of a handle is charged.
+///
+/// # Errors
+/// 400 for other texts, and those of the look-up.
+pub async fn account_named(app: &App, caller: &Caller, name: &str, text: &str) -> Result<Did, Error> {
+    let account = AtIdentifier::parse(text)
+        .ok_or_else(|| Error::bad_request(format!("{name} is neither a DID nor a handle")))?;
+    Reading::of_call(app, true).account_of(app, caller, name, account).await
 }
 
 /// Charges the look-up of a handle that a caller names, unless its account is known.

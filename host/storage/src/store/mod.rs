@@ -63,6 +63,7 @@ mod postgres;
 pub mod query;
 mod read_pool;
 pub mod readiness;
+pub mod record_changes;
 pub mod record_trace;
 pub mod records;
 pub mod request_latencies;

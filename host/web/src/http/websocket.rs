@@ -7,7 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use data_encoding::BASE64;
 use futures_util::{SinkExt as _, StreamExt as _};
-use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use http::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
+};
 use http::{HeaderValue, StatusCode};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
@@ -15,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode};
-use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
 use super::{Body, Error, Request, Response};
 use crate::websocket::bounded_writes;
@@ -29,8 +32,11 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Limit for the end of the upgrade: the response has been written by then.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of a message of the client, which has nothing to say.
+/// Bytes of a message of the client, which has nothing to say. Each connection has a buffer of this size.
 const MAX_RECEIVED: usize = 4 << 10;
+
+/// Bytes of the largest message that is sent, with its header: a record has up to a mebibyte.
+const MAX_SENT: usize = 2 << 20;
 
 /// Pings and pongs that a client may send between two pings to it.
 const MAX_FRAMES: u32 = 100;
@@ -47,12 +53,77 @@ pub struct Gone;
 #[derive(Debug)]
 pub struct Upgrade(OnUpgrade);
 
+/// A message for clients, with its bytes shared by all copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame(Message);
+
+impl Frame {
+    pub fn binary(bytes: impl Into<Bytes>) -> Self {
+        Self(Message::Binary(bytes.into()))
+    }
+
+    pub fn text(text: impl Into<Utf8Bytes>) -> Self {
+        Self(Message::Text(text.into()))
+    }
+
+    /// The bytes of its content.
+    pub fn size(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The reason that a client is given for the end of its connection (RFC 6455, section 7.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closing {
+    pub code: u16,
+    /// At most 123 bytes.
+    pub reason: &'static str,
+}
+
+impl Closing {
+    /// The server has sent everything.
+    pub fn normal(reason: &'static str) -> Self {
+        Self { code: CloseCode::Normal.into(), reason }
+    }
+
+    /// The server shuts down: the client connects again.
+    pub fn away(reason: &'static str) -> Self {
+        Self { code: CloseCode::Away.into(), reason }
+    }
+
+    /// The client has to change something before it connects again.
+    pub fn policy(reason: &'static str) -> Self {
+        Self { code: CloseCode::Policy.into(), reason }
+    }
+
+    /// The server has failed.
+    pub fn error(reason: &'static str) -> Self {
+        Self { code: CloseCode::Error.into(), reason }
+    }
+}
+
+/// The subprotocols that a client offers, in its order of preference.
+pub fn offered_protocols(request: &Request) -> impl Iterator<Item = &str> {
+    let headers = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).into_iter();
+    headers.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).map(str::trim)
+}
+
+/// Tells the client which of its subprotocols is used.
+pub fn choose_protocol(response: &mut Response, token: &'static str) {
+    response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(token));
+}
+
+/// Whether a request asks for a WebSocket.
+pub fn is_upgrade(request: &Request) -> bool {
+    request.header("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
+}
+
 /// Reads the handshake of a request. The response belongs to the returned upgrade.
 ///
 /// # Errors
 /// 426 when the request is none for a WebSocket, 400 when its handshake is malformed.
 pub fn accept(request: &mut Request) -> Result<(Response, Upgrade), Error> {
-    let is_upgrade = request.header("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"));
+    let is_upgrade = is_upgrade(request);
     let Some(upgrade) = request.head.extensions.remove::<OnUpgrade>().filter(|_| is_upgrade) else {
         let error = Error::new(StatusCode::UPGRADE_REQUIRED, "connect with a WebSocket, over HTTP/1.1");
         return Err(error.with_header(UPGRADE, HeaderValue::from_static("websocket")));
@@ -80,8 +151,11 @@ impl Upgrade {
     /// [`Gone`].
     pub async fn socket(self) -> Result<Socket, Gone> {
         let upgraded = timeout(UPGRADE_TIMEOUT, self.0).await.map_err(|_| Gone)?.map_err(|_| Gone)?;
-        let config = bounded_writes(WebSocketConfig::default());
-        let config = config.max_message_size(Some(MAX_RECEIVED)).max_frame_size(Some(MAX_RECEIVED));
+        let config = bounded_writes(WebSocketConfig::default()).max_write_buffer_size(MAX_SENT);
+        let config = config
+            .read_buffer_size(MAX_RECEIVED)
+            .max_message_size(Some(MAX_RECEIVED))
+            .max_frame_size(Some(MAX_RECEIVED));
         let stream =
             WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
         Ok(Socket { stream, ping_at: Instant::now() + PING_EVERY, is_pinged: false, frames: 0 })
@@ -114,6 +188,21 @@ impl Socket {
     /// [`Gone`].
     pub async fn send_text(&mut self, message: &str) -> Result<(), Gone> {
         self.write(Message::text(message)).await
+    }
+
+    /// Sends messages together.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub async fn send_all(&mut self, frames: impl IntoIterator<Item = Frame>) -> Result<(), Gone> {
+        let sending = async {
+            for Frame(message) in frames {
+                self.stream.feed(message).await?;
+            }
+            self.stream.flush().await
+        };
+        let sent: Result<Result<(), tungstenite::Error>, _> = timeout(SEND_TIMEOUT, sending).await;
+        sent.map_err(|_| Gone)?.map_err(|_| Gone)
     }
 
     /// Waits for something, while it answers pings and sends some.
@@ -149,8 +238,13 @@ impl Socket {
     }
 
     /// Closes the connection, because the server ends or has said all.
-    pub async fn close(mut self, reason: &'static str) {
-        let frame = CloseFrame { code: CloseCode::Normal, reason: reason.into() };
+    pub async fn close(self, reason: &'static str) {
+        self.close_with(Closing::normal(reason)).await;
+    }
+
+    /// Closes the connection, and names the reason.
+    pub async fn close_with(mut self, closing: Closing) {
+        let frame = CloseFrame { code: closing.code.into(), reason: closing.reason.into() };
         // An error means that the connection is closed already.
         if let Ok(Ok(())) = timeout(SEND_TIMEOUT, self.stream.close(Some(frame))).await {
             self.drain().await;
@@ -244,7 +338,7 @@ mod tests {
                 let (response, upgrade) = accept(&mut request)?;
                 tokio::spawn(async move {
                     let mut socket = upgrade.socket().await.unwrap();
-                    for size in [60 << 10, 65 << 10] {
+                    for size in [MAX_SENT - (4 << 10), MAX_SENT + 1] {
                         results.send(socket.send(vec![7; size]).await).unwrap();
                     }
                 });
@@ -254,7 +348,7 @@ mod tests {
         let running = start_with_tick(vec![(Method::GET, "/socket", handler)], limits::TICK);
         let stream = TcpStream::connect(running.address).await.unwrap();
         let (mut client, _) = client_async("ws://test/socket", stream).await.unwrap();
-        assert_eq!(client.next().await.unwrap().unwrap().into_data().len(), 60 << 10);
+        assert_eq!(client.next().await.unwrap().unwrap().into_data().len(), MAX_SENT - (4 << 10));
         assert_eq!((sent.recv().await, sent.recv().await), (Some(Ok(())), Some(Err(Gone))));
         assert!(client.next().await.is_none_or(|message| message.is_err()));
     }

@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
-use tokio_tungstenite::tungstenite::http::header::USER_AGENT;
+use tokio_tungstenite::tungstenite::http::header::{SEC_WEBSOCKET_PROTOCOL, USER_AGENT};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 use url::Url;
@@ -33,6 +33,8 @@ pub trait Connect: Send + 'static {
 pub struct Direct {
     /// Largest message accepted, in bytes.
     pub max_message_bytes: usize,
+    /// The subprotocol that is offered.
+    pub protocol: Option<&'static str>,
 }
 
 impl Connect for Direct {
@@ -40,7 +42,11 @@ impl Connect for Direct {
 
     async fn connect(&self, url: &Url) -> Result<WebSocketStream<Self::Io>, Error> {
         let config = Some(config(self.max_message_bytes));
-        let (socket, _) = tokio_tungstenite::connect_async_with_config(request(url)?, config, true).await?;
+        let mut request = request(url)?;
+        if let Some(protocol) = self.protocol {
+            request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+        }
+        let (socket, _) = tokio_tungstenite::connect_async_with_config(request, config, true).await?;
         Ok(socket)
     }
 }

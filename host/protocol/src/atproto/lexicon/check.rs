@@ -24,6 +24,7 @@ pub(super) fn definition(node: &Node<'_>, name: &str) -> CheckResult {
         "record" => record(node),
         "query" => method(node, &["output"]),
         "procedure" => method(node, &["input", "output"]),
+        "subscription" => subscription(node),
         "space" if name == "main" => space(node),
         // Definitions of other types belong to later versions of the protocol, or are checked where they are used.
         _ if is_field_type(text) => field(node, 0),
@@ -68,6 +69,22 @@ fn method(node: &Node<'_>, bodies: &[&str]) -> CheckResult {
         }
     }
     Ok(())
+}
+
+/// A method whose message is a union, and whose optional `subprotocol` is the token of one (proposal 0015).
+fn subscription(node: &Node<'_>) -> CheckResult {
+    method(node, &[])?;
+    optional_string(node, "subprotocol")?;
+    let Some(message) = node.get("message") else { return Ok(()) };
+    message.object()?;
+    optional_string(&message, "description")?;
+    let Some(schema) = message.get("schema") else { return Ok(()) };
+    schema.object()?;
+    let kind = schema.require("type")?;
+    if kind.string()? != "union" {
+        return Err(kind.fail("the message of a subscription is a union"));
+    }
+    field(&schema, 0)
 }
 
 /// Query parameters: scalars and arrays of scalars.

@@ -37,6 +37,7 @@ pub enum LexiconKind {
     Record,
     Query,
     Procedure,
+    Subscription,
     Space,
     /// Any other type, or no `main`: the lexicon is stored, but nothing is routed or indexed because of it.
     Definitions,
@@ -49,6 +50,7 @@ impl LexiconKind {
             Self::Record => "record",
             Self::Query => "query",
             Self::Procedure => "procedure",
+            Self::Subscription => "subscription",
             Self::Space => "space",
             Self::Definitions => "definitions",
         }
@@ -56,7 +58,7 @@ impl LexiconKind {
 
     /// The kind that [`Self::as_str`] writes as `name`; any other name counts as definitions.
     pub fn from_name(name: &str) -> Self {
-        [Self::Record, Self::Query, Self::Procedure, Self::Space]
+        [Self::Record, Self::Query, Self::Procedure, Self::Subscription, Self::Space]
             .into_iter()
             .find(|kind| kind.as_str() == name)
             .unwrap_or(Self::Definitions)
@@ -112,6 +114,7 @@ impl LexiconDoc {
             Some("record") => LexiconKind::Record,
             Some("query") => LexiconKind::Query,
             Some("procedure") => LexiconKind::Procedure,
+            Some("subscription") => LexiconKind::Subscription,
             Some("space") => LexiconKind::Space,
             _ => LexiconKind::Definitions,
         };

@@ -109,6 +109,45 @@ impl Schemas {
         }
     }
 
+    /// Whether the union of a subscription's messages names a type, by its full name.
+    pub fn has_message(&self, method: &str, name: &str) -> bool {
+        let message = self.0.method(method).and_then(|method| method.message.as_ref());
+        let Some(Type::Union { members, .. }) = message else { return false };
+        members.binary_search_by(|(member, _)| (**member).cmp(name)).is_ok()
+    }
+
+    /// Encodes a message of a subscription as DAG-CBOR and checks it against the union of its lexicon.
+    ///
+    /// # Errors
+    /// The differences from the lexicon, at most 10.
+    pub fn encode_message(&self, method: &str, text: &[u8]) -> Result<Vec<u8>, SchemaErrors> {
+        let message = self.0.method(method).and_then(|method| method.message.as_ref());
+        let errors = match record::to_cbor(text) {
+            Ok(Ok(cbor)) => {
+                let errors = message.map(|schema| validate_body(&self.0, "message", schema, &cbor));
+                match errors.filter(|errors| !errors.is_empty()) {
+                    Some(errors) => errors,
+                    None => return Ok(cbor),
+                }
+            }
+            Ok(Err(why)) => vec![format!("at message: {why}")],
+            Err(invalid) => vec![format!("at message: {invalid}")],
+        };
+        Err(SchemaErrors(errors))
+    }
+
+    /// Whether a property of a definition is declared as a link to a CID, and not as its text.
+    pub fn is_link(&self, definition: &str, property: &str) -> bool {
+        let object = self.0.named(definition).and_then(|schema| self.0.object(schema));
+        let declared = object.and_then(|object| object.property(property));
+        declared.is_some_and(|declared| matches!(declared.schema, Type::Link))
+    }
+
+    /// The subprotocol that the lexicon of a subscription names as its default.
+    pub fn subprotocol(&self, method: &str) -> Option<&str> {
+        self.0.method(method)?.subprotocol.as_deref()
+    }
+
     /// The text of a record, in which `[]` replaces each `{}` that the collection's lexicon declares as an array.
     pub fn record_with_arrays(&self, collection: &str, text: Bytes) -> Bytes {
         arrays::mend(text, |text| arrays::of_record(&self.0, collection, text))

@@ -85,7 +85,7 @@ fn the_main_definition_decides_the_kind() {
         (json!({"type": "record", "record": {"type": "object"}}), LexiconKind::Record),
         (
             json!({"type": "subscription", "message": {"schema": {"type": "union", "refs": []}}}),
-            LexiconKind::Definitions,
+            LexiconKind::Subscription,
         ),
         (json!({"type": "permission-set", "permissions": []}), LexiconKind::Definitions),
         (json!({"type": "object", "properties": {}}), LexiconKind::Definitions),

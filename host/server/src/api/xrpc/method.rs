@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 
+use super::{live, subscription};
 use crate::access::client::CLIENT_KEY_PARAM;
+use crate::access::tickets::TICKET_PARAM;
 use crate::access::{Admission, CalledMethod};
 use crate::api::call_history;
 use crate::api::charged::with_budget;
@@ -14,8 +16,8 @@ use belvedere_instance::service_identity::SPACE_HOST;
 use belvedere_instance::xrpc::{
     ACCEPT_LABELERS, Answer, CONTENT_LABELERS, Call, CallHeaders, Caller, Origin, PROXY, ServiceRef, Verb,
 };
-use belvedere_protocol::atproto::Nsid;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_protocol::atproto::{LexiconKind, Nsid};
+use belvedere_web::http::{Error, Request, Response, response, websocket};
 
 /// Headers of an answer whose body another server wrote.
 pub(in crate::api) const FOREIGN: [(HeaderName, HeaderValue); 2] = [NOSNIFF, SANDBOX];
@@ -25,6 +27,18 @@ const SANDBOX: (HeaderName, HeaderValue) =
     (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));
 
 pub async fn query(app: Arc<App>, caller: Caller, request: Request) -> Result<Response, Error> {
+    let lexicon = app.registry.get(request.param("nsid"));
+    if let Some(lexicon) = lexicon.filter(|_| !is_for_another_server(&app, &request)) {
+        match lexicon.kind {
+            LexiconKind::Subscription => {
+                return subscription::answer(&app, caller, request, &lexicon).await;
+            }
+            LexiconKind::Query if websocket::is_upgrade(&request) => {
+                return live::answer(&app, caller, request, lexicon.id.clone()).await;
+            }
+            _ => {}
+        }
+    }
     call(&app, Verb::Query, request.param("nsid"), caller, &request).await
 }
 
@@ -94,7 +108,7 @@ pub(in crate::api) fn is_for_another_server(app: &App, request: &Request) -> boo
 }
 
 /// The headers for the server that answers the call. A service of this server's own answers here.
-fn headers(app: &App, request: &Request) -> Result<CallHeaders, Error> {
+pub(super) fn headers(app: &App, request: &Request) -> Result<CallHeaders, Error> {
     let accept_labelers = request.headers().get(ACCEPT_LABELERS).cloned();
     let Some(service) = named_service(request)? else {
         return Ok(CallHeaders { service: None, accept_labelers });
@@ -125,11 +139,13 @@ pub(super) fn check_service_of_spaces(app: &App, request: &Request) -> Result<()
     }
 }
 
-/// Names and values in order, decoded; a key without `=` has an empty value. The client's key is not among them.
+/// Names and values in order, decoded; a key without `=` has an empty value. The client's key is not among them, nor is the ticket of
+/// a WebSocket.
 pub(super) fn params(request: &Request) -> Vec<(String, String)> {
+    let is_socket = websocket::is_upgrade(request);
     request
         .query_pairs()
-        .filter(|(name, _)| name != CLIENT_KEY_PARAM)
+        .filter(|(name, _)| name != CLIENT_KEY_PARAM && !(is_socket && name == TICKET_PARAM))
         .map(|(name, value)| (name.into_owned(), value.into_owned()))
         .collect()
 }

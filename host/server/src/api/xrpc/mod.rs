@@ -1,7 +1,10 @@
 //! `/xrpc/{nsid}`: methods are looked up in the lexicon registry, not in the route table.
 
 pub mod labels;
+mod live;
 pub mod method;
 pub mod service;
+mod socket;
 pub mod spaces;
+mod subscription;
 pub mod upload_blob;

@@ -63,6 +63,7 @@ mod plugins;
 mod plugin_values;
 mod poison;
 mod query;
+mod record_changes;
 mod related;
 mod revocations;
 mod scans;

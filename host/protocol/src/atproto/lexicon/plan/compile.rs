@@ -38,7 +38,7 @@ pub(super) fn plan<'a>(documents: impl Iterator<Item = &'a str>) -> Plan {
     for (nsid, name, schema) in definitions() {
         let compiler = Compiler { names: &names, nsid };
         let full = full_name(nsid, name);
-        if name == "main" && matches!(kind(schema), "query" | "procedure") {
+        if name == "main" && matches!(kind(schema), "query" | "procedure" | "subscription") {
             plan.methods.insert(nsid.into(), compiler.method(schema));
         }
         if names.by_name.contains_key(&full) {
@@ -101,7 +101,13 @@ impl Compiler<'_> {
     fn method(self, schema: &Value) -> Method {
         let body = |name: &str| schema.pointer(name).map(|schema| self.schema(schema));
         let params = schema.get("parameters").map(|params| self.params(params)).unwrap_or_default();
-        Method { params, input: body("/input/schema"), output: body("/output/schema") }
+        Method {
+            params,
+            input: body("/input/schema"),
+            output: body("/output/schema"),
+            message: body("/message/schema"),
+            subprotocol: text(schema, "subprotocol").map(Into::into),
+        }
     }
 
     fn params(self, schema: &Value) -> Object {

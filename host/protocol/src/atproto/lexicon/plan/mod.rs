@@ -18,17 +18,21 @@ pub(super) struct Plan {
     definitions: Vec<Type>,
     /// By full name: `com.example.defs#part`, and without `#main`.
     by_name: HashMap<Box<str>, DefinitionId>,
-    /// Queries and procedures, by NSID.
+    /// Queries, procedures and subscriptions, by NSID.
     methods: HashMap<Box<str>, Method>,
 }
 
-/// The parameters and bodies of a query or a procedure.
+/// The parameters and bodies of a query or a procedure, or the messages of a subscription.
 #[derive(Debug, Default)]
 pub(super) struct Method {
     pub(super) params: Object,
     /// `None`: any body, or none.
     pub(super) input: Option<Type>,
     pub(super) output: Option<Type>,
+    /// The union of the messages, of a subscription.
+    pub(super) message: Option<Type>,
+    /// The subprotocol that a subscription names as its default.
+    pub(super) subprotocol: Option<Box<str>>,
 }
 
 impl Plan {

@@ -62,7 +62,7 @@ pub struct LexiconView {
 pub(super) enum InvalidTarget {
     #[error("target_collection is not an NSID")]
     NotNsid,
-    #[error("target_collection is for query and procedure lexicons; this one is of type {0}")]
+    #[error("target_collection is for query, procedure and subscription lexicons; this one is of type {0}")]
     WithoutMethod(&'static str),
 }
 
@@ -79,7 +79,7 @@ pub(super) fn target_collection(
 ) -> Result<Option<String>, InvalidTarget> {
     let Some(target) = target.filter(|target| !target.is_empty()) else { return Ok(None) };
     let target = Nsid::try_from(target).map_err(|_| InvalidTarget::NotNsid)?;
-    if !matches!(kind, LexiconKind::Query | LexiconKind::Procedure) {
+    if !matches!(kind, LexiconKind::Query | LexiconKind::Procedure | LexiconKind::Subscription) {
         return Err(InvalidTarget::WithoutMethod(kind.as_str()));
     }
     Ok(Some(target.to_string()))
@@ -103,6 +103,11 @@ pub(super) fn warnings(app: &App, snapshot: &Snapshot, lexicon: &Accepted<'_>) -
                  or correct target_collection"
             )
         }),
+        None if lexicon.lexicon_type == LexiconKind::Subscription.as_str() => Some(
+            "the subscription has no target_collection, so it has no messages: name the record collection whose changes it \
+             sends"
+                .to_owned(),
+        ),
         None => (lexicon.lexicon_type == "query" && !methods::answers_without_target(app, lexicon.id)).then(|| {
             "the query has no target_collection, so it answers with an empty list: name the record collection that it \
              lists, or write its script"

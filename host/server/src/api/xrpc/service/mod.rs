@@ -15,6 +15,7 @@ use crate::api::clients::{ClientType, NewClient};
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
+use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::store::api_clients::{self, ApiClientRow};
 use belvedere_web::http::{Error, Request, Response, response};
 
@@ -175,4 +176,26 @@ pub async fn list_api_clients(
     let rows = api_clients::list_owned(&app.db, caller.did.as_str()).await?;
     let clients: Vec<ClientView> = rows.into_iter().map(ClientView::from).collect();
     Ok(response::json(StatusCode::OK, &json!({ "clients": clients })))
+}
+
+#[derive(Deserialize)]
+struct CreateTicketBody {
+    /// The subscription or query that is connected to.
+    method: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TicketAnswer {
+    ticket: String,
+    expires_at: Timestamp,
+}
+
+/// `POST /xrpc/{namespace}.createTicket`: a ticket with which a browser opens a WebSocket of this user once.
+pub async fn create_ticket(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
+    let body: CreateTicketBody = request.json()?;
+    let method = Nsid::try_from(body.method.as_str());
+    let method = method.map_err(|_| Error::bad_request("method must be the NSID of the method"))?;
+    let (ticket, expires_at) = app.access.issue_ticket(&caller, &method);
+    Ok(response::json(StatusCode::OK, &TicketAnswer { ticket, expires_at }))
 }
