@@ -13,7 +13,7 @@ use super::charged::{paid, paid_answer, with_budget};
 use super::input::Input;
 #[cfg(test)]
 use super::types::Types;
-use super::xrpc::method::is_for_another_server;
+use super::xrpc::input::is_for_another_server;
 use super::{call_history, page};
 use crate::access::{
     AccountCaller, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit, Rejected,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{method, socket};
+use super::{input, socket};
 use crate::api::streams;
 use crate::app::App;
 use crate::methods::live::{self, Refused};
@@ -20,7 +20,7 @@ pub(super) async fn answer(
     mut request: Request,
     nsid: Nsid,
 ) -> Result<Response, Error> {
-    let (params, headers) = (method::params(&request), method::headers(app, &request)?);
+    let (params, headers) = (input::params(&request), input::headers(app, &request)?);
     let call = Call { verb: Verb::Query, nsid, params, input: None, caller, headers };
     let only = Subprotocol::V1Json.token();
     let is_offered = websocket::offered_protocols(&request).any(|token| token == only);

@@ -1,5 +1,6 @@
 //! `/xrpc/{nsid}`: methods are looked up in the lexicon registry, not in the route table.
 
+pub(super) mod input;
 pub mod labels;
 mod live;
 pub mod method;

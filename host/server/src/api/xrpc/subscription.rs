@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use super::{method, socket};
+use super::{input, socket};
 use crate::app::App;
 use crate::methods::account_named;
 use belvedere_instance::lexicons::Lexicon;
@@ -33,7 +33,7 @@ pub(super) async fn answer(
         return Err(Error::new(StatusCode::NOT_IMPLEMENTED, text));
     };
     let lexicons = app.registry.snapshot();
-    let given = method::params(&request);
+    let given = input::params(&request);
     lexicons.params(lexicon.id.as_str(), &given).map_err(|error| Error::bad_request(error.to_string()))?;
     let cursor = cursor(&given)?;
     let dids = dids(app, &caller, &given).await?;

@@ -22,7 +22,7 @@ pub(in crate::cli) struct PushOptions {
     pub(in crate::cli) no_backfill: bool,
 }
 
-/// Whether everything was pushed. What is not, is printed.
+/// Whether everything was pushed. Prints why not.
 ///
 /// # Errors
 /// When the folder can't be read, or the server refuses a lexicon.

@@ -38,7 +38,7 @@ pub(super) async fn run(
     push(dir, server, options, config, &engine).await
 }
 
-/// Like [`run`], with an engine that is open already. Returns whether everything was pushed. What is not, is printed.
+/// Like [`run`], with an engine that is open already. Returns whether everything was pushed. Prints why not.
 ///
 /// # Errors
 /// When the folder can't be read, or the server refuses a script.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use http::{Method, StatusCode};
 
-use super::method;
+use super::{input, method};
 use crate::access::{PublicLimit, Sender};
 use crate::app::App;
 use crate::methods::query_labels;
@@ -36,5 +36,5 @@ pub(in crate::api) async fn answer(app: Arc<App>, nsid: &str, request: Request) 
     if nsid == SUBSCRIBE {
         return subscribe::answer(&app, &tenant, request);
     }
-    Ok(method::rendered(query_labels::answer(&app, &tenant, &method::params(&request)).await?))
+    Ok(method::rendered(query_labels::answer(&app, &tenant, &input::params(&request)).await?))
 }
