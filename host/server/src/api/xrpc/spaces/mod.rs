@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use super::input;
+use super::input::check_service_of_spaces;
 use crate::access::{CalledMethod, Rejected, SpaceAdmission};
 use crate::api::call_history;
 use crate::api::charged::{paid, with_budget};
@@ -113,7 +113,7 @@ pub async fn answer(
     unread: UnreadBody,
 ) -> Result<Response, Error> {
     app.spaces.check_enabled()?;
-    input::check_service_of_spaces(&app, &request)?;
+    check_service_of_spaces(&app, &request)?;
     let name = nsid.as_str().rsplit('.').next().unwrap_or_default();
     let found = METHODS.iter().find(|(of, known, _)| *of == verb && *known == name);
     let (.., handler) = found.ok_or_else(|| Error::not_found("method not found"))?;
