@@ -53,5 +53,5 @@ say "example apps, each with a server and its stand-in network"
 node --test examples/*/test.mjs || passed=$?
 # Not beside the network tests: pages wait for at most half a minute for what two networks on two cores may take longer for.
 say "browser tests of the dashboard on the real network, the main stories on both databases"
-MIGRATE_WITH=$CARGO_TARGET_DIR/debug/belvedere tests/support/postgres.sh run node --test --test-concurrency=2 tests/browser/*.test.mjs || passed=$?
+MIGRATE_WITH=$CARGO_TARGET_DIR/debug/belvedere tests/support/postgres.sh run node --test tests/browser/*.test.mjs || passed=$?
 exit "$passed"

@@ -18,7 +18,7 @@ CREATE TABLE record_changes (
 -- Deferred to the end of the transaction: the lock, which makes the order of seq that of the commits, is then the last one that
 -- the transaction takes, so that no two can wait for each other. Each statement of the function sees what was committed before.
 -- The argument has the ids of the collections whose records are kept with the change, separated by commas.
-CREATE FUNCTION note_record_change() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION note_record_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     changed record;
     kind smallint := CASE TG_OP WHEN 'INSERT' THEN 0 WHEN 'UPDATE' THEN 1 ELSE 2 END;

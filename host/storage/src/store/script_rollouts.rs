@@ -80,22 +80,22 @@ pub struct RolloutCounts {
 }
 
 /// Ends the rollout of a script whose body is about to change, before it changes. Parameters: id, the new body, time.
-pub(super) const END_ROLLOUT: &str = "UPDATE script_rollouts SET changed_at = $3, \
+pub(super) const END_ROLLOUT: &str = "UPDATE rollouts SET changed_at = $3, \
          state = CASE WHEN body = $2 THEN 'promoted' ELSE 'replaced' END \
      WHERE script_id = $1 AND state = 'running' \
          AND EXISTS (SELECT 1 FROM scripts s WHERE s.id = $1 AND s.body <> $2)";
 
 /// Removes the rollout of a script that is deleted. Parameter: id.
 pub(super) const DROP_ROLLOUT: [&str; 2] = [
-    "DELETE FROM script_rollouts WHERE script_id = $1",
-    "DELETE FROM script_rollout_counts WHERE script_id = $1",
+    "DELETE FROM rollouts WHERE script_id = $1",
+    "DELETE FROM rollout_counts WHERE script_id = $1",
 ];
 
 macro_rules! select {
     ($tail:literal) => {
         concat!(
             "SELECT script_id, body, base_revision, percent, min_runs, max_errors, max_time, max_instructions, state, \
-                 reason, started_by, started_at, changed_at FROM script_rollouts ",
+                 reason, started_by, started_at, changed_at FROM rollouts ",
             $tail
         )
     };
@@ -116,7 +116,7 @@ pub async fn get(db: &Db, script_id: &str) -> Result<Option<RolloutRow>, StoreEr
 /// Starts a rollout in place of the one that ended last, unless one goes on or the script has another revision. `false`: it was
 /// not started.
 pub async fn start(db: &Db, row: &RolloutRow) -> Result<bool, StoreError> {
-    let sql = "INSERT INTO script_rollouts (script_id, body, base_revision, percent, min_runs, max_errors, max_time, \
+    let sql = "INSERT INTO rollouts (script_id, body, base_revision, percent, min_runs, max_errors, max_time, \
                    max_instructions, state, reason, started_by, started_at, changed_at) \
                SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13 \
                WHERE $3 = (SELECT coalesce(max(revision), 0) FROM saved_scripts WHERE script_id = $1) \
@@ -126,8 +126,8 @@ pub async fn start(db: &Db, row: &RolloutRow) -> Result<bool, StoreError> {
                    max_time = excluded.max_time, max_instructions = excluded.max_instructions, state = excluded.state, \
                    reason = excluded.reason, started_by = excluded.started_by, started_at = excluded.started_at, \
                    changed_at = excluded.changed_at \
-               WHERE script_rollouts.state <> 'running'";
-    let drop_counts = "DELETE FROM script_rollout_counts WHERE script_id = $1";
+               WHERE rollouts.state <> 'running'";
+    let drop_counts = "DELETE FROM rollout_counts WHERE script_id = $1";
     Ok(in_transaction!(db, |tx| {
         let RolloutTerms { percent, min_runs, max_errors, max_time, max_instructions } = row.terms;
         let started = sqlx::query(sql)
@@ -162,7 +162,7 @@ pub async fn change(
     terms: RolloutTerms,
     now: Timestamp,
 ) -> Result<Option<RolloutRow>, StoreError> {
-    let sql = "UPDATE script_rollouts SET percent = $2, min_runs = $3, max_errors = $4, max_time = $5, \
+    let sql = "UPDATE rollouts SET percent = $2, min_runs = $3, max_errors = $4, max_time = $5, \
                    max_instructions = $6, changed_at = $7 WHERE script_id = $1 AND state = 'running' \
                RETURNING script_id, body, base_revision, percent, min_runs, max_errors, max_time, max_instructions, state, \
                    reason, started_by, started_at, changed_at";
@@ -188,7 +188,7 @@ pub async fn end(
     reason: &str,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let sql = "UPDATE script_rollouts SET state = 'returned', reason = $3, changed_at = $4 \
+    let sql = "UPDATE rollouts SET state = 'returned', reason = $3, changed_at = $4 \
                WHERE script_id = $1 AND started_at = $2 AND state = 'running'";
     let ended = on!(db, writer, |pool| {
         sqlx::query(sql)
@@ -211,14 +211,14 @@ pub async fn add_counts(
     version: RolloutVersion,
     counts: RolloutCounts,
 ) -> Result<(), StoreError> {
-    let sql = "INSERT INTO script_rollout_counts (script_id, version, runs, failures, instructions, guest_micros, took_micros) \
+    let sql = "INSERT INTO rollout_counts (script_id, version, runs, failures, instructions, guest_micros, took_micros) \
                SELECT $1, $3, $4, $5, $6, $7, $8 WHERE EXISTS (\
-                   SELECT 1 FROM script_rollouts WHERE script_id = $1 AND started_at = $2 AND state = 'running') \
-               ON CONFLICT (script_id, version) DO UPDATE SET runs = script_rollout_counts.runs + excluded.runs, \
-                   failures = script_rollout_counts.failures + excluded.failures, \
-                   instructions = script_rollout_counts.instructions + excluded.instructions, \
-                   guest_micros = script_rollout_counts.guest_micros + excluded.guest_micros, \
-                   took_micros = script_rollout_counts.took_micros + excluded.took_micros";
+                   SELECT 1 FROM rollouts WHERE script_id = $1 AND started_at = $2 AND state = 'running') \
+               ON CONFLICT (script_id, version) DO UPDATE SET runs = rollout_counts.runs + excluded.runs, \
+                   failures = rollout_counts.failures + excluded.failures, \
+                   instructions = rollout_counts.instructions + excluded.instructions, \
+                   guest_micros = rollout_counts.guest_micros + excluded.guest_micros, \
+                   took_micros = rollout_counts.took_micros + excluded.took_micros";
     on!(db, writer, |pool| {
         sqlx::query(sql)
             .bind(script_id)
@@ -237,7 +237,7 @@ pub async fn add_counts(
 
 /// The runs of a version, on all hosts.
 pub async fn counts(db: &Db, script_id: &str, version: RolloutVersion) -> Result<RolloutCounts, StoreError> {
-    let sql = "SELECT runs, failures, instructions, guest_micros, took_micros FROM script_rollout_counts \
+    let sql = "SELECT runs, failures, instructions, guest_micros, took_micros FROM rollout_counts \
                WHERE script_id = $1 AND version = $2";
     let found: Option<RolloutCounts> =
         on!(db, writer, |pool| sqlx::query_as(sql).bind(script_id).bind(version).fetch_optional(pool).await)?;
