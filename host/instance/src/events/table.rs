@@ -1,4 +1,4 @@
-//! Every kind of event.
+//! Every kind of event. The file is long because the table is one enum, and the list of docs/events.md.
 
 use std::time::Duration;
 
