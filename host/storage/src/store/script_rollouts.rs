@@ -86,10 +86,8 @@ pub(super) const END_ROLLOUT: &str = "UPDATE rollouts SET changed_at = $3, \
          AND EXISTS (SELECT 1 FROM scripts s WHERE s.id = $1 AND s.body <> $2)";
 
 /// Removes the rollout of a script that is deleted. Parameter: id.
-pub(super) const DROP_ROLLOUT: [&str; 2] = [
-    "DELETE FROM rollouts WHERE script_id = $1",
-    "DELETE FROM rollout_counts WHERE script_id = $1",
-];
+pub(super) const DROP_ROLLOUT: [&str; 2] =
+    ["DELETE FROM rollouts WHERE script_id = $1", "DELETE FROM rollout_counts WHERE script_id = $1"];
 
 macro_rules! select {
     ($tail:literal) => {
