@@ -38,13 +38,21 @@ impl App {
     pub async fn compare_rollouts_once(&self) -> Result<(), Error> {
         for (rollout, current) in self.scripting.runtime.scripts.rollouts() {
             let id = &*rollout.script_id;
+            let mut failed = None;
             for (version, counts) in rollout.take(&current) {
-                let stored = store::add_counts(&self.db, id, rollout.started_at, version, counts).await;
-                if let Err(error) = stored {
-                    rollout.put_back(version, counts);
-                    return Err(error.into());
+                if counts == RolloutCounts::default() {
+                    continue;
                 }
-                count_metrics(id, version, counts);
+                match store::add_counts(&self.db, id, rollout.started_at, version, counts).await {
+                    Ok(()) => count_metrics(id, version, counts),
+                    Err(error) => {
+                        rollout.put_back(version, counts);
+                        failed = Some(error);
+                    }
+                }
+            }
+            if let Some(error) = failed {
+                return Err(error.into());
             }
             let row = store::get(&self.db, id).await?;
             let going_on =
