@@ -3,6 +3,7 @@
 import './stories/first-run.mjs'
 import './stories/backfill.mjs'
 import './stories/scripts.mjs'
+import './stories/rollout.mjs'
 import './stories/libraries.mjs'
 import './stories/run-it.mjs'
 import './stories/typing.mjs'
