@@ -9,4 +9,4 @@ cd "$ROOT"
 sh dev/dashboard.sh
 cargo build --workspace
 BROWSER_SCREENSHOTS="$ROOT/docs/screenshots" node --test --test-name-pattern='every page is accessible and fits: [a-z]*, 1440 px' \
-    tests/browser/operation.test.mjs
+    tests/browser/pages.test.mjs

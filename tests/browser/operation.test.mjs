@@ -1,4 +1,4 @@
-// The stories about operating an instance: people, clients, plugins, sessions, and every page. Each has a server of its own.
+// The stories about operating an instance: people, clients, plugins, sessions. Each has a server of its own.
 //   node --test tests/browser/operation.test.mjs        (dev/test.sh does; --test-name-pattern picks a story)
 import './stories/clients.mjs'
 import './stories/statistics.mjs'
@@ -12,9 +12,3 @@ import './stories/users.mjs'
 import './stories/people.mjs'
 import './stories/sessions.mjs'
 import './stories/audit.mjs'
-import './stories/dialogs.mjs'
-import './stories/security.mjs'
-import './stories/long-names.mjs'
-import './stories/questions.mjs'
-import './stories/pages.mjs'
-import './stories/examples.mjs'

@@ -116,12 +116,13 @@ export async function consent(page, account) {
   await page.waitForURL((url) => url.href.startsWith(page.base))
 }
 
-/** Fails if axe finds anything on the page. */
-export async function checkAccessibility(page, name) {
+/** Fails if axe finds anything on the page. `only`: the one rule that is checked. */
+export async function checkAccessibility(page, name, only) {
   // Not by a script element: the CSP of the page forbids those.
   if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(AXE)
-  const results = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }))
-  assert.ok(results.passes.length > 5, `axe looked at nothing on ${name}`)
+  const options = { resultTypes: ['violations'], ...(only && { runOnly: { type: 'rule', values: [only] } }) }
+  const results = await page.evaluate((options) => window.axe.run(document, options), options)
+  assert.ok(results.passes.length > (only ? 0 : 5), `axe looked at nothing on ${name}`)
   const found = results.violations.map(({ id, help, nodes }) => `${id}: ${help}\n    ${nodes.map((node) => node.target.join(' ')).join('\n    ')}`)
   assert.deepEqual(found, [], `axe on ${name}`)
 }
