@@ -72,6 +72,7 @@ pub async fn serve(
     drop(listener);
     connections.close();
     tokio::select! {
+        biased;
         () = connections.wait() => {}
         () = stop.cancelled() => {
             tracing::warn!(connections = connections.len(), "stopping with connections open");
