@@ -1604,6 +1604,9 @@ export const scriptCost = {
   noFailures: 'None failed in the last day.',
   host: 'On this host since the script was loaded. The charts are of all hosts and the last day.',
   none: 'It has not run on this host since it was loaded.',
+  sampled: (runs: string, sample: string) => `Runs in the sum: ${runs}, one of ${sample}. The first:`,
+  noneSampled: 'No run was sampled by line on this host yet.',
+  notSampled: 'Set SCRIPT_PROFILE_SAMPLE to see the lines on which production spends its time.',
   charts: {
     script_runs: 'Runs',
     script_errors: 'Failed runs',

@@ -32,7 +32,7 @@ pub use dry_run::{DryLogLine, DryRun, DryRunOptions, DryRunReport, DryWrite};
 pub use engine::{CheckedScript, Engine, EngineConfig, EngineError, prepare};
 pub use failure::{FailureAnswer, FailureKind, ScriptFailure};
 pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent};
-pub use profile::{ProfileCost, ProfileLine, ProfilePlace, RunProfile};
+pub use profile::{ProfileCost, ProfileLine, ProfilePlace, RunProfile, SampledProfile};
 pub use registry::{
     CompiledScript, OutputSample, Rollout, ScriptRegistry, ScriptSet, TallySnapshot, rollout_caller,
 };

@@ -99,6 +99,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
         queue: config.scripts.queue,
         memory: config.memory.shares(&config.database).runs,
         client_fuel: config.scripts.client_fuel,
+        profile_sample: config.scripts.profile_sample,
         ..EngineConfig::new(config.server.data_dir.join("cache"))
     }
 }

@@ -39,6 +39,8 @@ pub struct EngineConfig {
     /// Fuel a second that one tenant's runs may use on average; 0 for no bound. A core executes some 10 billion a
     /// second.
     pub client_fuel: u64,
+    /// One of so many runs is profiled; 0 for none.
+    pub profile_sample: u32,
     /// The turns of runs, which the engine of plugins shares.
     pub processor: ProcessorPool,
 }
@@ -51,6 +53,7 @@ impl EngineConfig {
             queue: QUEUE.default,
             memory: MEMORY,
             client_fuel: 0,
+            profile_sample: 0,
             processor: ProcessorPool::default(),
         }
     }

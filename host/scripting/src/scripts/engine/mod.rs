@@ -22,6 +22,7 @@ use crate::scripts::contract::{self, Contract};
 use crate::scripts::host::tid::TidClock;
 use crate::scripts::host::{Guest, Instance, RunInfo, RunInputs, RunState};
 use crate::scripts::mentions::{called_methods, required_libraries, takes_raw_params};
+use crate::scripts::profile::SampledProfiles;
 use crate::scripts::registry::tally::{CountedRun, Tally};
 use crate::scripts::scheduling::{InstancePermits, Lineage, TokenBuckets};
 use crate::scripts::unknown_names::UnknownName;
@@ -62,6 +63,8 @@ struct Inner {
     /// For the bytes of large answers.
     answer_buckets: TokenBuckets,
     tids: Arc<TidClock>,
+    /// One of so many runs is profiled; 0: none.
+    profile_sample: u64,
 }
 
 impl fmt::Debug for Engine {
@@ -85,7 +88,8 @@ impl Engine {
         let tids = Arc::new(TidClock::new(Random::system().u64()));
         let fuel_buckets = TokenBuckets::new(config.client_fuel);
         let answer_buckets = TokenBuckets::for_answers();
-        Ok(Self(Arc::new(Inner {
+        let profile_sample = u64::from(config.profile_sample);
+        let engine = Self(Arc::new(Inner {
             runner: Runner::new(wasm, config.processor, instance_run::limit),
             guest,
             profiled,
@@ -94,7 +98,23 @@ impl Engine {
             fuel_buckets,
             answer_buckets,
             tids,
-        })))
+            profile_sample,
+        }));
+        if profile_sample > 0 {
+            // No request waits until the guest is compiled; a failure is logged, and nothing is sampled.
+            let loading = engine.clone();
+            tokio::spawn(async move { loading.0.profiled.get().await.map(drop) });
+        }
+        Ok(engine)
+    }
+
+    /// Whether a run with this random number is profiled, as one of many. Dry runs are asked for a profile, and jobs may run for an hour.
+    fn is_sampled(&self, random: u64, kind: TriggerKind, services: &Services) -> bool {
+        self.0.profile_sample > 0
+            && random.is_multiple_of(self.0.profile_sample)
+            && !kind.is_long()
+            && services.effects.dry_run().is_none()
+            && self.0.profiled.is_loaded()
     }
 
     /// The memory of runs, which the calls of plugins share.
@@ -150,6 +170,7 @@ impl Engine {
             source: source.into(),
             bytecode,
             tally: Tally::default(),
+            profiles: SampledProfiles::default(),
             methods: called_methods(source),
             required: required_libraries(source),
             raw_params: takes_raw_params(source),
@@ -198,13 +219,15 @@ impl Engine {
         };
         let space = named_space::of(&invocation, &info.caller, services).await?;
         let context = context(&info, services, has_session);
-        let state = RunState::new(info, services, Arc::clone(&self.0.tids), session);
+        let seed = services.random.u64();
+        let is_sampled = self.is_sampled(seed, kind, services);
+        let state = RunState::new(info, services, Arc::clone(&self.0.tids), session, is_sampled);
         let variables = &services.variables;
         let globals = match script.contract {
             Contract::V2 => invocation.globals(variables, space.as_ref()),
             Contract::V3 => invocation.arguments(&script.trigger, variables, space.as_ref(), has_session),
         };
-        let (seed, contract) = (services.random.u64(), script.contract);
+        let contract = script.contract;
         let inputs = RunInputs { globals, context, seed, sliced, contract };
         let started = Instant::now();
         // Charged when this future ends, and also when it is dropped because the caller disconnected.
@@ -220,6 +243,9 @@ impl Engine {
             })
             .await;
         let RunReport { result, usage, instructions, profile } = ran?;
+        if let Some(profile) = profile.as_ref().filter(|_| is_sampled) {
+            script.profiles.add(profile, services.clock.now());
+        }
         let bytes = result.as_ref().map_or(0, |returned| returned.body.len());
         if let large @ 1.. = bytes.saturating_sub(limits::FREE_ANSWER_BYTES) {
             self.0.answer_buckets.charge(&tenant, large as u64, services.clock.now());

@@ -32,6 +32,11 @@ impl ProfiledGuest {
         })
     }
 
+    /// Whether a run gets the guest at once.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.guest.initialized()
+    }
+
     async fn load(&self) -> Result<Guest, EngineError> {
         let (cache_dir, wasm) = (self.cache_dir.clone(), self.wasm.clone());
         let runtime = tokio::runtime::Handle::current();

@@ -31,12 +31,12 @@ struct Calling {
 }
 
 impl HostCosts {
-    /// For a run of which a profile is wanted: by its observer, or by a dry run, which profiles no runs that it calls.
+    /// For a run of which a profile is wanted: as a sample, by its observer, or by a dry run, which profiles no runs that it calls.
     /// `depth` is the number of runs above it.
-    pub(super) fn of(depth: u32, services: &Services) -> Option<Self> {
+    pub(super) fn of(depth: u32, services: &Services, is_sampled: bool) -> Option<Self> {
         let dry_run = services.effects.dry_run().is_some_and(|dry_run| dry_run.options().profile);
         let observed = services.observer.as_ref().is_some_and(|observer| observer.wants_profiles());
-        ((dry_run && depth == 0) || observed).then(Self::default)
+        (is_sampled || (dry_run && depth == 0) || observed).then(Self::default)
     }
 
     /// Begins a call. `calls` and `rows` are those of the run so far.

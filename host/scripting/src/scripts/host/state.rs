@@ -105,13 +105,15 @@ impl RunState {
         services: &Services,
         tids: Arc<TidClock>,
         session: Option<Result<Arc<Session>, NoSession>>,
+        is_sampled: bool,
     ) -> Self {
         let (mut services, clock) = (services.clone(), services.clock.clone());
         let reads_only = info.kind == TriggerKind::Query && services.effects.dry_run().is_none();
         if reads_only && info.lineage.may_lag() {
             services.index = services.index.for_query(&info.caller).unwrap_or(services.index);
         }
-        let (scripts, profile) = (services.scripts.all(), HostCosts::of(info.lineage.depth(), &services));
+        let scripts = services.scripts.all();
+        let profile = HostCosts::of(info.lineage.depth(), &services, is_sampled);
         Self {
             services: Some(services),
             session,

@@ -10,6 +10,7 @@ use super::tally::Tally;
 use crate::scripts::ScriptFailure;
 use crate::scripts::contract::Contract;
 use crate::scripts::mentions::Required;
+use crate::scripts::profile::{SampledProfile, SampledProfiles};
 use belvedere_protocol::trigger::Trigger;
 
 /// A compiled script. Only the engine makes these, so the bytecode always comes from its compiler.
@@ -22,6 +23,8 @@ pub struct CompiledScript {
     /// to the built-in behaviour.
     pub(in crate::scripts) bytecode: Result<Bytes, ScriptFailure>,
     pub(in crate::scripts) tally: Tally,
+    /// The sum of the profiles of its sampled runs.
+    pub(in crate::scripts) profiles: SampledProfiles,
     pub(in crate::scripts) methods: Vec<String>,
     pub(in crate::scripts) required: Vec<Required>,
     /// Whether the script takes its parameters as text.
@@ -63,6 +66,11 @@ impl CompiledScript {
         let revision = self.revision.load(Ordering::Relaxed);
         let of = if self.is_candidate { "candidate of " } else { "" };
         (revision > 0).then(|| format!("{of}revision {revision}"))
+    }
+
+    /// The sum of the profiles of its sampled runs on this host; `None` before the first.
+    pub fn sampled_profile(&self) -> Option<SampledProfile> {
+        self.profiles.read()
     }
 
     pub fn source(&self) -> &str {

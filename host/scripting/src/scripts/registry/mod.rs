@@ -37,6 +37,11 @@ impl ScriptRegistry {
         Self::default()
     }
 
+    /// Scripts that are not those of the store.
+    pub fn of(scripts: Arc<ScriptSet>) -> Self {
+        Self(Reloadable::of(scripts))
+    }
+
     /// The script bound to a trigger id.
     pub fn get(&self, id: &str) -> Option<Arc<CompiledScript>> {
         self.0.load().by_trigger.get(id).cloned()

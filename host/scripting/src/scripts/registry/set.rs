@@ -149,7 +149,8 @@ impl ScriptSet {
 
     /// The stored scripts, given as (trigger id, source). Unchanged scripts are not compiled again; a script that does
     /// not compile is kept, and fails when it is run.
-    pub(super) async fn compile(&self, engine: &Engine, stored: &[(String, String)]) -> Self {
+    #[must_use]
+    pub async fn compile(&self, engine: &Engine, stored: &[(String, String)]) -> Self {
         let mut scripts = HashMap::new();
         for (id, source) in stored {
             let script = match self.by_trigger.get(id.as_str()) {

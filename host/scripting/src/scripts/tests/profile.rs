@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use super::{Stage, TRIGGER};
-use crate::scripts::{EndedRun, FailureKind, Invocation, RunObserver, RunProfile, ScriptRegistry};
+use crate::scripts::{
+    EndedRun, Engine, EngineConfig, FailureKind, Invocation, RunObserver, RunProfile, ScriptRegistry,
+};
 use belvedere_protocol::trigger::Trigger;
 
 /// Receives the runs, with profiles or without.
@@ -167,4 +169,33 @@ async fn a_run_that_the_limit_ends_has_a_profile() {
     let (run, profile) = profiled("function handle()\n while true do\n end\nend").await;
     assert_eq!(run.failure.unwrap().kind, FailureKind::Limit);
     assert_eq!((run.instructions, hottest(&profile)), (Some(1_000_000), vec!["handle:2".to_owned()]));
+}
+
+#[tokio::test]
+async fn sampled_runs_are_summed_by_line() {
+    let stage = Stage::set().await;
+    let config = EngineConfig { profile_sample: 1, ..EngineConfig::new(super::cache_dir()) };
+    let engine = Engine::open(config).await.unwrap();
+    let source = "function handle()\n  local sum = 0\n  for i = 1, 10 do sum = sum + i end\n  return { sum = sum }\nend";
+    let script = engine.compile(Trigger::parse(TRIGGER).unwrap(), source).await;
+    // A run that asks for a profile waits until the guest of profiles is loaded.
+    let observer = Arc::new(Runs { profiles: true, ended: Mutex::default() });
+    let observed = stage.services.clone().with_observer(observer.clone());
+    engine.run(&script, Invocation::default(), &observed).await.unwrap();
+    let one = u64::from(observer.ended.lock().unwrap()[0].instructions.unwrap());
+    let before = script.sampled_profile().map_or(0, |sampled| sampled.runs);
+    for _ in 0..3 {
+        engine.run(&script, Invocation::default(), &stage.services).await.unwrap();
+    }
+    let sampled = script.sampled_profile().unwrap();
+    assert_eq!(sampled.runs, before + 3);
+    assert_eq!(sampled.profile.total().instructions, sampled.runs * one);
+    assert_eq!(hottest(&sampled.profile), ["handle:3"]);
+    let lines: u64 = sampled.profile.lines.iter().map(|line| line.cost.instructions).sum();
+    assert_eq!(lines, sampled.runs * one);
+
+    // Nothing is sampled unless it is asked for.
+    let script = stage.engine.compile(Trigger::parse(TRIGGER).unwrap(), source).await;
+    stage.engine.run(&script, Invocation::default(), &stage.services).await.unwrap();
+    assert!(script.sampled_profile().is_none());
 }

@@ -15,16 +15,21 @@ use serde_json::{Map, Value, json};
 use super::super::remote::{Remote, Server};
 use super::super::{print_line, print_stderr};
 use super::files;
+use super::remote::path;
+use crate::api::admin::scripts::profile::ScriptProfile;
 use crate::cli::FAILED;
 use belvedere_instance::config::Config;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
-use belvedere_scripting::scripts::{ProfileCost, ProfileLine, RunProfile};
+use belvedere_scripting::scripts::{ProfileCost, ProfileLine, RunProfile, SampledProfile};
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// The script, as xrpc.query:com.example.listNotes
     #[arg(value_name = "TRIGGER")]
     trigger: String,
+    /// Make no run: print the sum of the server's sampled runs (SCRIPT_PROFILE_SAMPLE)
+    #[arg(long, conflicts_with_all = ["body", "params", "input", "caller", "event", "network"])]
+    sampled: bool,
     /// Run this file instead of the stored script
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
@@ -80,9 +85,12 @@ struct Failure {
     line: Option<u32>,
 }
 
-/// Exit status 0 when the script ran, also if it failed; the failure is printed.
+/// Exit status 0 when there is a profile: of a run, also if it failed (the failure is printed), or of sampled runs.
 pub(super) async fn run(options: &Options, config: &Config) -> anyhow::Result<ExitCode> {
     let trigger = Trigger::parse(&options.trigger)?;
+    if options.sampled {
+        return options.print_sampled(&trigger, config).await;
+    }
     let body = options.body.as_deref().map(files::read).transpose()?;
     let request = json!({
         "id": trigger.id(), "body": body, "network": options.network, "profile": true,
@@ -98,18 +106,38 @@ pub(super) async fn run(options: &Options, config: &Config) -> anyhow::Result<Ex
         print_stderr(&"there is no profile: the script did not run, it is a view, or the server is older");
         return Ok(ExitCode::from(FAILED));
     };
-    for line in table(profile, options.lines) {
-        print_line(&line);
-    }
-    if let Some(path) = &options.out {
-        let file = speedscope::file(trigger.id(), profile, answer.usage.cpu_ms * 1e3);
-        let text = serde_json::to_vec(&file)?;
-        fs::write(path, text).with_context(|| format!("{} can't be written", path.display()))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    options.print(&trigger, profile, answer.usage.cpu_ms * 1e3)
 }
 
 impl Options {
+    /// Prints a profile, and writes the file. `cpu_us`: the microseconds that its runs computed.
+    fn print(&self, trigger: &Trigger, profile: &RunProfile, cpu_us: f64) -> anyhow::Result<ExitCode> {
+        for line in table(profile, self.lines) {
+            print_line(&line);
+        }
+        if let Some(path) = &self.out {
+            let text = serde_json::to_vec(&speedscope::file(trigger.id(), profile, cpu_us))?;
+            fs::write(path, text).with_context(|| format!("{} can't be written", path.display()))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn print_sampled(&self, trigger: &Trigger, config: &Config) -> anyhow::Result<ExitCode> {
+        let remote = Remote::new(&self.server, "scripts:read", config)?;
+        let ScriptProfile { sample, sampled } =
+            remote.get(&format!("{}/profile", path(trigger.id()))).await?;
+        let Some(SampledProfile { runs, since, profile }) = sampled else {
+            print_stderr(&match sample {
+                0 => "the server samples no runs: SCRIPT_PROFILE_SAMPLE sets how many".to_owned(),
+                _ => format!("no run was sampled yet: one of {sample} is, since the script was loaded"),
+            });
+            return Ok(ExitCode::from(FAILED));
+        };
+        print_line(&format_args!("{runs} sampled runs since {since}, of which one in {sample} is"));
+        // The computing time of sampled runs is not counted.
+        self.print(trigger, &profile, 0.0)
+    }
+
     fn event_of(&self, trigger: &Trigger) -> anyhow::Result<Value> {
         if let Some(event) = &self.event {
             return Ok(event.clone());

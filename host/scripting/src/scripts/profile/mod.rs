@@ -1,9 +1,13 @@
 //! The profile of a run: instructions, calls of the host, rows and waiting time of each line, under the calls that led to it.
 
+mod sampled;
+
 use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use sampled::{SampledProfile, SampledProfiles};
 
 /// The file of the prelude, as errors name it.
 const PRELUDE: &str = "(belvedere)";
@@ -101,8 +105,8 @@ pub(in crate::scripts) enum FoundCaller {
     Place(u32),
 }
 
-/// Builds a profile from the guest's tables, whose places come in order.
-#[derive(Default)]
+/// Builds a profile from the guest's tables, whose places come in order, or from other profiles.
+#[derive(Debug, Default)]
 pub(in crate::scripts) struct ProfileBuilder {
     profile: RunProfile,
     known: HashMap<(Option<u32>, String, String, u32), u32>,
@@ -146,8 +150,29 @@ impl ProfileBuilder {
     /// Adds the cost of lines for which there was no room.
     pub(in crate::scripts) fn add_other(&mut self, cost: &ProfileCost) {
         if *cost != ProfileCost::default() {
-            let place = self.place(None, "(lines that are left out)".to_owned(), String::new(), 0);
+            let place = self.left_out();
             self.profile.places[place as usize].cost.add(cost);
+        }
+    }
+
+    /// The place of all lines for which there is no room.
+    fn left_out(&mut self) -> u32 {
+        self.place(None, "(lines that are left out)".to_owned(), String::new(), 0)
+    }
+
+    /// Adds the costs of another profile. New places have room up to `max`.
+    fn add_profile(&mut self, run: &RunProfile, max: usize) {
+        let mut numbers: Vec<u32> = Vec::with_capacity(run.places.len());
+        for ProfilePlace { caller, function, file, line, cost } in &run.places {
+            let caller = caller.and_then(|caller| numbers.get(caller as usize).copied());
+            let key = (caller, function.clone(), file.clone(), *line);
+            let place = match self.known.get(&key) {
+                Some(known) => *known,
+                None if self.profile.places.len() < max => self.place(key.0, key.1, key.2, key.3),
+                None => self.left_out(),
+            };
+            self.profile.places[place as usize].cost.add(cost);
+            numbers.push(place);
         }
     }
 
@@ -169,8 +194,16 @@ impl ProfileBuilder {
     }
 
     pub(in crate::scripts) fn build(mut self) -> RunProfile {
+        self.profile.count_lines();
+        self.profile
+    }
+}
+
+impl RunProfile {
+    /// Makes the sums of the lines from the places.
+    fn count_lines(&mut self) {
         let mut lines: BTreeMap<(String, u32), ProfileCost> = BTreeMap::new();
-        let places = &self.profile.places;
+        let places = &self.places;
         for place in places {
             let mut own = Some(place);
             while let Some(found) = own.filter(|found| found.line == 0) {
@@ -181,8 +214,7 @@ impl ProfileBuilder {
             }
         }
         let line = |((file, line), cost)| ProfileLine { file, line, cost };
-        self.profile.lines = lines.into_iter().map(line).collect();
-        self.profile
+        self.lines = lines.into_iter().map(line).collect();
     }
 }
 
