@@ -74,8 +74,7 @@ export class App {
     const operator = this.network.accounts[OPERATOR].did
     const key = (await this.#cli('admin', 'create-key', '--did', operator)).match(/bva_\S+/)[0]
     Object.assign(this.#environment, { BELVEDERE_URL: this.url, BELVEDERE_ADMIN_KEY: key })
-    await this.#cli('lexicon', 'push', join(EXAMPLES, name, 'lexicons'))
-    await this.#cli('script', 'push', join(EXAMPLES, name, 'scripts'))
+    await this.#cli('push', join(EXAMPLES, name))
     await eventually('the records of before are in the index', async () => {
       const jobs = await this.admin('GET', '/admin/backfill/status')
       return jobs.every((job) => job.status === 'completed')

@@ -154,7 +154,7 @@ async fn libraries_go_with_the_scripts_that_require_them() {
     let output = server.run(&["script", "check", &job]);
     assert!(output.status.success(), "{}", err(&output));
     let output = push(&[]);
-    let created = "created: lib:a\ncreated: lib:b\ncreated: job.run:nightly\n";
+    let created = "created: job.run:nightly\ncreated: lib:a\ncreated: lib:b\n";
     assert!(out(&output).starts_with(created), "{}{}", out(&output), err(&output));
 
     fs::remove_file(dir.path().join("lib/a.lua")).unwrap();
@@ -164,7 +164,7 @@ async fn libraries_go_with_the_scripts_that_require_them() {
     fs::remove_file(dir.path().join("lib/b.lua")).unwrap();
     fs::remove_file(&job).unwrap();
     let output = push(&["--delete"]);
-    let deleted = "deleted: job.run:nightly\ndeleted: lib:b\ndeleted: lib:a\n";
+    let deleted = "deleted: job.run:nightly\ndeleted: lib:a\ndeleted: lib:b\n";
     assert!(out(&output).starts_with(deleted), "{}{}", out(&output), err(&output));
 }
 

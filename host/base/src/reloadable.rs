@@ -14,7 +14,12 @@ pub struct Reloadable<T> {
 
 impl<T> Reloadable<T> {
     pub fn new(value: T) -> Self {
-        Self { current: ArcSwap::from_pointee(value), reload: Mutex::default() }
+        Self::of(Arc::new(value))
+    }
+
+    /// Like [`Self::new`], for a value that others have too.
+    pub fn of(value: Arc<T>) -> Self {
+        Self { current: ArcSwap::new(value), reload: Mutex::default() }
     }
 
     /// The current value, for the duration of a few statements.

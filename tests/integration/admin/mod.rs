@@ -22,6 +22,7 @@ mod network_lexicons;
 mod overview;
 mod permissions;
 mod plugins;
+mod push;
 mod record_exports;
 mod records;
 mod script_variables;

@@ -16,7 +16,6 @@ use super::fields::{self, FieldsByCollection};
 use super::followed::Followed;
 use super::schema::RecordSchema;
 use super::{fingerprint, schema};
-use belvedere_base::clock::Timestamp;
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_base::reloadable::Reloadable;
 use belvedere_protocol::atproto::lexicon::{Format, KeyType, LexiconKind, SchemaErrors, Schemas};
@@ -234,26 +233,8 @@ impl Snapshot {
     }
 
     /// The lexicons as they would be if `new` were uploaded over the stored `rows`.
-    pub fn preview(mut rows: Vec<LexiconRow>, new: &[NewLexicon]) -> Self {
-        for lexicon in new {
-            rows.retain(|row| row.id != lexicon.id);
-            rows.push(LexiconRow {
-                id: lexicon.id.clone(),
-                revision: 0,
-                lexicon_json: lexicon.lexicon_json.clone(),
-                lexicon_type: lexicon.lexicon_type.clone(),
-                backfill: lexicon.backfill,
-                action: lexicon.action.clone(),
-                target_collection: lexicon.target_collection.clone(),
-                source: lexicon.source.clone(),
-                authority_did: lexicon.authority_did.clone(),
-                last_fetched_at: lexicon.last_fetched_at,
-                token_cost: lexicon.token_cost,
-                created_at: Timestamp(0),
-                updated_at: Timestamp(0),
-            });
-        }
-        Self::of(rows)
+    pub fn preview(rows: Vec<LexiconRow>, new: &[NewLexicon]) -> Self {
+        Self::of(store::lexicons::rows_with(rows, new))
     }
 
     fn new(lexicons: impl IntoIterator<Item = Lexicon>) -> Self {

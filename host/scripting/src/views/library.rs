@@ -82,6 +82,11 @@ fn stored(trigger: Trigger, source: &str, documents: &Documents) -> (Box<str>, A
 /// # Errors
 /// When the store can't be read.
 pub async fn documents(db: &Db) -> Result<Documents, StoreError> {
-    let rows = store::lexicons::list(db).await?.into_iter();
-    Ok(rows.filter_map(|row| Some((row.id, serde_json::from_str(&row.lexicon_json).ok()?))).collect())
+    Ok(documents_of(&store::lexicons::list(db).await?))
+}
+
+/// The documents of lexicons.
+pub fn documents_of(lexicons: &[LexiconRow]) -> Documents {
+    let document = |row: &LexiconRow| Some((row.id.clone(), serde_json::from_str(&row.lexicon_json).ok()?));
+    lexicons.iter().filter_map(document).collect()
 }

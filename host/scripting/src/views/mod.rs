@@ -30,7 +30,7 @@ pub use compile::compile;
 pub use document::schema;
 pub use error::ViewError;
 pub use explain::{Step, explain};
-pub use library::{StoredView, Views, documents};
+pub use library::{StoredView, Views, documents, documents_of};
 pub use needs::request_indexes;
 pub use offence::{Offence, Offences};
 pub use operand::Arguments;

@@ -68,6 +68,8 @@ impl std::fmt::Debug for AdminKey {
 pub struct ClientCredentials {
     key: String,
     secret: Option<Zeroizing<String>>,
+    /// The hash of a secret that only the application has.
+    carried_hash: Option<String>,
 }
 
 impl ClientCredentials {
@@ -79,7 +81,13 @@ impl ClientCredentials {
 
     /// For an application in a browser or on a phone, which can't keep a secret.
     pub fn public(random: &Random) -> Self {
-        Self { key: format!("{CLIENT_KEY_PREFIX}{}", random.hex(KEY_BYTES)), secret: None }
+        let key = format!("{CLIENT_KEY_PREFIX}{}", random.hex(KEY_BYTES));
+        Self { key, secret: None, carried_hash: None }
+    }
+
+    /// For an application that has its key, and its secret with this [`hash`], from another server.
+    pub fn carried(key: String, secret_hash: Option<String>) -> Self {
+        Self { key, secret: None, carried_hash: secret_hash }
     }
 
     pub fn key(&self) -> &str {
@@ -88,7 +96,7 @@ impl ClientCredentials {
 
     /// The hash that is stored of the secret.
     pub fn secret_hash(&self) -> Option<String> {
-        self.secret.as_deref().map(|secret| hash(secret))
+        self.secret.as_deref().map(|secret| hash(secret)).or_else(|| self.carried_hash.clone())
     }
 
     /// The secret itself, for the only response that shows it.

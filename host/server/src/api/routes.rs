@@ -13,6 +13,7 @@ use http::Method;
 
 use super::admin::lexicons::uploads::MAX_BYTES as MAX_LEXICONS;
 use super::admin::plugins::MAX_UPLOAD as MAX_PLUGIN;
+use super::admin::push::MAX_PUSH;
 use super::route::{Route, RouteTable};
 use super::{
     admin, auth, config, dashboard, external_auth, health, link, oauth, openapi, settings, setup,
@@ -202,6 +203,7 @@ fn always() -> RouteTable {
         Route::admin(GET, "/admin/scripts/{id}", P::ScriptsRead, admin::scripts::get),
         Route::admin(PATCH, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::update),
         Route::admin(DELETE, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::delete),
+        Route::admin(GET, "/admin/scripts/{id}/profile", P::ScriptsRead, admin::scripts::profile::handle),
         Route::admin(GET, "/admin/scripts/{id}/rollout", P::ScriptsRead, admin::scripts::rollout::get),
         Route::admin(POST, "/admin/scripts/{id}/rollout", P::ScriptsManage, admin::scripts::rollout::start),
         Route::admin(PUT, "/admin/scripts/{id}/rollout", P::ScriptsManage, admin::scripts::rollout::change),
@@ -210,6 +212,7 @@ fn always() -> RouteTable {
         Route::admin(GET, "/admin/scripts/{id}/revisions", P::ScriptsRead, admin::scripts::revisions::list),
         Route::admin(GET, "/admin/scripts/{id}/revisions/{revision}", P::ScriptsRead, admin::scripts::revisions::get),
 
+        Route::admin_large(POST, "/admin/push", P::ScriptsManage, MAX_PUSH, admin::push::handle),
         Route::admin(GET, "/admin/apps", [P::LexiconsRead, P::ScriptsRead, P::StatsRead], admin::apps::list),
         Route::admin(GET, "/admin/apps/{app}", [P::LexiconsRead, P::ScriptsRead, P::StatsRead], admin::apps::get),
         Route::admin(GET, "/admin/export", [P::LexiconsRead, P::ScriptsRead, P::SettingsManage], admin::export::handle),

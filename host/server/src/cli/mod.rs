@@ -1,9 +1,10 @@
-//! Defines and runs the command line: serve, dev, migrate, doctor, admin, lexicon, script, view, plugin, job, backfill, verify, diff, backup, move, guest.
+//! Defines and runs the command line: serve, dev, migrate, doctor, admin, push, pull, lexicon, script, view, plugin, job, backfill, verify, diff, backup, move, import, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
 //! (systemd's `RestartPreventExitStatus=2`). `verify`, `diff` and `lexicon diff` have their own.
 
 mod admin;
+mod app_folder;
 mod backfill;
 mod backup;
 mod compile_plugin;
@@ -15,6 +16,7 @@ mod existing;
 mod folder;
 mod follow;
 mod guest;
+mod import;
 mod instance_file;
 mod job;
 mod lexicon;
@@ -22,6 +24,9 @@ mod logging;
 mod migrate;
 mod move_to;
 mod plugin;
+mod pull;
+mod push;
+mod push_request;
 mod remote;
 mod request_lines;
 mod script;
@@ -82,6 +87,10 @@ enum Command {
     /// Manage users and keys without a browser
     #[command(subcommand)]
     Admin(admin::Command),
+    /// Test an app, show what would change, and store its lexicons, scripts and views on a server as one version
+    Push(push::Command),
+    /// Write the lexicons, scripts and views of a server into the folder of an app
+    Pull(pull::Command),
     /// Check lexicons, and copy folders of them to and from a server
     #[command(subcommand)]
     Lexicon(lexicon::Command),
@@ -109,6 +118,9 @@ enum Command {
     Backup(backup::Command),
     /// Copy everything from the database into one of the other kind: from SQLite to PostgreSQL, or back
     Move(move_to::Command),
+    /// Take over the instance of another product
+    #[command(subcommand)]
+    Import(import::Command),
     /// Precompile the script engine
     #[command(subcommand)]
     Guest(guest::Command),
@@ -126,6 +138,8 @@ impl Cli {
         let mut args = self.args;
         let filter = match &self.command {
             Some(Command::Script(command)) if command.is_quiet() => Some(QUIET),
+            // It runs the tests of scripts, too.
+            Some(Command::Push(_)) => Some(QUIET),
             Some(Command::Dev(_)) => Some(dev::LOG_FILTER),
             _ => None,
         };
@@ -172,6 +186,8 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Migrate => migrate::run(&config).await,
         Command::Doctor => doctor::run(&config).await,
         Command::Admin(command) => admin::run(command, &config).await,
+        Command::Push(command) => push::run(command, &config).await,
+        Command::Pull(command) => pull::run(command, &config).await,
         Command::Lexicon(command) => lexicon::run(command, &config).await,
         Command::Script(command) => script::run(command, &config).await,
         Command::View(command) => view::run(command, &config).await,
@@ -183,6 +199,7 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Diff(command) => Ok(diff::run(command, &config).await),
         Command::Backup(command) => backup::run(command, &config).await,
         Command::Move(command) => move_to::run(command, &config).await,
+        Command::Import(command) => import::run(command, &config).await,
         Command::Guest(command) => guest::run(command, &config).await,
         Command::CompilePlugin(command) => Ok(compile_plugin::run(&command)),
     }

@@ -126,9 +126,15 @@ impl Remote {
         parse(&self.exchange(Method::POST, path, Some(serde_json::to_string(body)?)).await?)
     }
 
-    /// Sends a request, and fails unless the server carries it out.
-    pub(super) async fn send(&self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<()> {
-        self.exchange(method, path, body.map(|body| body.to_string())).await.map(drop)
+    /// Sends a request, and fails unless the server carries it out. Returns the response; null if it has no body.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> anyhow::Result<Value> {
+        let answer = self.exchange(method, path, body.map(|body| body.to_string())).await?;
+        if answer.is_empty() { Ok(Value::Null) } else { parse(&answer) }
     }
 
     /// Opens a stream of server-sent events, which the command reads until it ends.

@@ -7,7 +7,7 @@ use belvedere_base::clock::Timestamp;
 
 use super::revisions::{Subject, check_base};
 use super::schedules::DROP_SCHEDULE;
-use super::script_revisions::{ADD_DELETED, ADD_SAVED, DROP_DELETED, DROP_OLD, MAX_DELETED, MAX_REVISIONS};
+use super::script_revisions::ADD_SAVED;
 use super::script_rollouts::{DROP_ROLLOUT, END_ROLLOUT};
 use super::types::{JsonText, to_json_text};
 use super::{Backend, Db, Patch, StoreError, in_transaction, on};
@@ -51,6 +51,13 @@ pub struct NewScript {
     pub unless: Option<String>,
 }
 
+impl NewScript {
+    /// `outbound_xrpcs` as it is stored.
+    pub(super) fn outbound_json(&self) -> Option<String> {
+        self.outbound_xrpcs.as_ref().map(|list| to_json_text(list))
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct ScriptPatch {
     pub script_type: Option<String>,
@@ -67,10 +74,13 @@ pub struct ScriptPatch {
 /// [`ADD_SAVED`] or [`ADD_DELETED`].
 macro_rules! add_revision {
     ($tx:ident, $sql:expr, $id:expr, $saved_by:expr, $now:expr) => {
-        sqlx::query($sql).bind($id).bind($saved_by).bind($now).execute(&mut *$tx).await?;
-        sqlx::query(DROP_OLD).bind($id).bind(MAX_REVISIONS).execute(&mut *$tx).await?;
+        let (add, drop_old) = (sqlx::query($sql), sqlx::query($crate::store::script_revisions::DROP_OLD));
+        add.bind($id).bind($saved_by).bind($now).execute(&mut *$tx).await?;
+        drop_old.bind($id).bind($crate::store::script_revisions::MAX_REVISIONS).execute(&mut *$tx).await?;
     };
 }
+
+pub(super) use add_revision;
 
 macro_rules! select {
     ($tail:literal) => {
@@ -104,45 +114,30 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<ScriptRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
 }
 
-/// Creates or replaces a script; a replacement keeps `created_at`. Returns `true` when the script is new.
-///
-/// # Errors
-/// [`StoreError::Conflict`] when the script exists that must not, [`StoreError::Stale`].
-pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(ScriptRow, bool), StoreError> {
-    let insert = "INSERT INTO scripts (id, script_type, body, description, outbound_xrpcs, created_at, updated_at) \
-                  VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (id) DO NOTHING";
-    let update = "UPDATE scripts SET script_type = $2, body = $3, description = $4, outbound_xrpcs = $5, \
-                      updated_at = $6 WHERE id = $1";
-    let select = select!("WHERE id = $1");
-    let exists = "SELECT CAST(1 AS BIGINT) FROM scripts WHERE id = $1";
-    // SQLite has one writer. Scripts are saved rarely.
-    let lock = match db.backend() {
-        Backend::Postgres => Some("LOCK TABLE scripts IN SHARE ROW EXCLUSIVE MODE"),
-        Backend::Sqlite => None,
-    };
-    let outbound = script.outbound_xrpcs.as_ref().map(|list| to_json_text(list));
-    on!(db, writer, |pool| {
-        let mut tx = pool.begin().await?;
+/// Creates or replaces a script within a transaction: `true` when it is new.
+macro_rules! save {
+    ($tx:ident, $script:expr, $now:expr) => {{
+        let script: &$crate::store::scripts::NewScript = $script;
+        let outbound = script.outbound_json();
         if let Some(other) = &script.unless {
-            if let Some(lock) = lock {
-                sqlx::query(lock).execute(&mut *tx).await?;
-            }
-            let found: Option<(i64,)> = sqlx::query_as(exists).bind(other).fetch_optional(&mut *tx).await?;
+            let found: Option<(i64,)> =
+                sqlx::query_as($crate::store::scripts::EXISTS).bind(other).fetch_optional(&mut *$tx).await?;
             if found.is_some() {
-                return Err(StoreError::Conflict(format!("the script {other} exists")));
+                return Err($crate::store::StoreError::Conflict(format!("the script {other} exists")));
             }
         }
-        sqlx::query(END_ROLLOUT).bind(&script.id).bind(&script.body).bind(now).execute(&mut *tx).await?;
+        let end = sqlx::query($crate::store::script_rollouts::END_ROLLOUT);
+        end.bind(&script.id).bind(&script.body).bind($now).execute(&mut *$tx).await?;
         let mut created = true;
-        for sql in [insert, update] {
+        for sql in $crate::store::scripts::INSERT_OR_UPDATE {
             let changed = sqlx::query(sql)
                 .bind(&script.id)
                 .bind(&script.script_type)
                 .bind(&script.body)
                 .bind(&script.description)
                 .bind(&outbound)
-                .bind(now)
-                .execute(&mut *tx)
+                .bind($now)
+                .execute(&mut *$tx)
                 .await?
                 .rows_affected();
             if changed > 0 {
@@ -150,12 +145,54 @@ pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(Scri
             }
             created = false;
         }
-        check_base!(tx, Subject::Script, &script.id, script.based_on);
-        add_revision!(tx, ADD_SAVED, &script.id, &script.saved_by, now);
+        $crate::store::revisions::check_base!(
+            $tx,
+            $crate::store::revisions::Subject::Script,
+            &script.id,
+            script.based_on
+        );
+        $crate::store::scripts::add_revision!(
+            $tx,
+            $crate::store::script_revisions::ADD_SAVED,
+            &script.id,
+            &script.saved_by,
+            $now
+        );
+        created
+    }};
+}
+pub(super) use save;
+
+/// The first statement that has an effect saves a script.
+pub(super) const INSERT_OR_UPDATE: [&str; 2] = [
+    "INSERT INTO scripts (id, script_type, body, description, outbound_xrpcs, created_at, updated_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (id) DO NOTHING",
+    "UPDATE scripts SET script_type = $2, body = $3, description = $4, outbound_xrpcs = $5, updated_at = $6 WHERE id = $1",
+];
+
+pub(super) const EXISTS: &str = "SELECT CAST(1 AS BIGINT) FROM scripts WHERE id = $1";
+
+/// Before a script is saved that must not be beside another: SQLite has one writer, and scripts are saved rarely.
+pub(super) const LOCK_POSTGRES: &str = "LOCK TABLE scripts IN SHARE ROW EXCLUSIVE MODE";
+
+/// Creates or replaces a script; a replacement keeps `created_at`. Returns `true` when the script is new.
+///
+/// # Errors
+/// [`StoreError::Conflict`] when the script exists that must not, [`StoreError::Stale`].
+pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(ScriptRow, bool), StoreError> {
+    let select = select!("WHERE id = $1");
+    let lock = match db.backend() {
+        Backend::Postgres => script.unless.as_ref().map(|_| LOCK_POSTGRES),
+        Backend::Sqlite => None,
+    };
+    Ok(in_transaction!(db, |tx| {
+        if let Some(lock) = lock {
+            sqlx::query(lock).execute(&mut *tx).await?;
+        }
+        let created = save!(tx, script, now);
         let row = sqlx::query_as(select).bind(&script.id).fetch_one(&mut *tx).await?;
-        tx.commit().await?;
-        Ok((row, created))
-    })
+        (row, created)
+    }))
 }
 
 /// `None` when there is no such script.
@@ -198,18 +235,35 @@ pub async fn patch(
     }))
 }
 
-/// `false` when there is no such script. Its history stays, with a revision for the deletion.
-pub async fn delete(db: &Db, id: &str, deleted_by: Option<&str>, now: Timestamp) -> Result<bool, StoreError> {
-    let sql = "DELETE FROM scripts WHERE id = $1";
-    Ok(in_transaction!(db, |tx| {
-        let removed = sqlx::query(sql).bind(id).execute(&mut *tx).await?.rows_affected() > 0;
+/// Removes what belongs to a script that is deleted. Parameter: its id.
+pub(super) const DROP_WITH_SCRIPT: [&str; 3] = [DROP_SCHEDULE, DROP_ROLLOUT[0], DROP_ROLLOUT[1]];
+
+/// Removes a script within a transaction: `false` when there is none.
+macro_rules! remove {
+    ($tx:ident, $id:expr, $deleted_by:expr, $now:expr) => {{
+        let id: &str = $id;
+        let delete = sqlx::query("DELETE FROM scripts WHERE id = $1").bind(id);
+        let removed = delete.execute(&mut *$tx).await?.rows_affected() > 0;
         if removed {
-            for sql in [DROP_SCHEDULE].into_iter().chain(DROP_ROLLOUT) {
-                sqlx::query(sql).bind(id).execute(&mut *tx).await?;
+            for sql in $crate::store::scripts::DROP_WITH_SCRIPT {
+                sqlx::query(sql).bind(id).execute(&mut *$tx).await?;
             }
-            add_revision!(tx, ADD_DELETED, id, deleted_by, now);
-            sqlx::query(DROP_DELETED).bind(MAX_DELETED).execute(&mut *tx).await?;
+            $crate::store::scripts::add_revision!(
+                $tx,
+                $crate::store::script_revisions::ADD_DELETED,
+                id,
+                $deleted_by,
+                $now
+            );
+            let drop_deleted = sqlx::query($crate::store::script_revisions::DROP_DELETED);
+            drop_deleted.bind($crate::store::script_revisions::MAX_DELETED).execute(&mut *$tx).await?;
         }
         removed
-    }))
+    }};
+}
+pub(super) use remove;
+
+/// `false` when there is no such script. Its history stays, with a revision for the deletion.
+pub async fn delete(db: &Db, id: &str, deleted_by: Option<&str>, now: Timestamp) -> Result<bool, StoreError> {
+    Ok(in_transaction!(db, |tx| { remove!(tx, id, deleted_by, now) }))
 }

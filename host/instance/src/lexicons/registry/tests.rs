@@ -1,5 +1,7 @@
 use belvedere_standins::database::Database;
 
+use belvedere_base::clock::Timestamp;
+
 use super::*;
 
 fn lexicon(id: &str, kind: LexiconKind) -> Lexicon {

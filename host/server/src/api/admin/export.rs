@@ -24,12 +24,12 @@ pub struct InstanceExport {
     /// 1.
     pub(crate) format: u32,
     /// The version of the server.
-    version: String,
-    did: String,
+    pub(crate) version: String,
+    pub(crate) did: String,
     /// The public address.
     pub(crate) url: String,
     #[schemars(extend("format" = "date-time"))]
-    exported_at: String,
+    pub(crate) exported_at: String,
     /// By id.
     pub(crate) lexicons: Vec<ExportedLexicon>,
     /// Scripts and views, by id.

@@ -25,6 +25,7 @@ pub mod oauth;
 pub mod overview;
 pub mod permissions;
 pub mod plugins;
+pub(crate) mod push;
 pub mod records;
 mod revisions;
 pub mod script_variables;

@@ -55,6 +55,46 @@ pub(in crate::api) struct NewClient {
     pub created_by: String,
     /// For a third party's client: the id of its parent client, and the DID of its owner.
     pub parent: Option<(String, String)>,
+    /// Absent: it gets new ones.
+    pub credentials: Option<CarriedCredentials>,
+}
+
+/// The credentials that an application has from another server, so that it goes on without a change.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct CarriedCredentials {
+    /// 16 to 128 letters, digits, `_` and `-`.
+    client_key: String,
+    /// The SHA-256 of its secret, as 64 hex digits; only of a confidential client.
+    client_secret_hash: Option<String>,
+}
+
+impl CarriedCredentials {
+    fn check(self, client_type: ClientType) -> Result<ClientCredentials, Error> {
+        let Self { client_key, client_secret_hash } = self;
+        let is_key = (16..=128).contains(&client_key.len())
+            && client_key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        if !is_key {
+            return Err(Error::bad_request("client_key must be 16 to 128 letters, digits, _ and -"));
+        }
+        let is_hash = |hash: &String| {
+            hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        match (client_type, &client_secret_hash) {
+            (ClientType::Confidential, Some(hash)) if is_hash(hash) => {}
+            (ClientType::Public, None) => {}
+            (ClientType::Confidential, _) => {
+                return Err(Error::bad_request(
+                    "client_secret_hash must be the SHA-256 of the secret, as 64 lowercase hex digits",
+                ));
+            }
+            (ClientType::Public, Some(_)) => {
+                return Err(Error::bad_request(
+                    "a public client has no secret: leave client_secret_hash out",
+                ));
+            }
+        }
+        Ok(ClientCredentials::carried(client_key, client_secret_hash))
+    }
 }
 
 impl NewClient {
@@ -70,9 +110,14 @@ impl NewClient {
         self.check()?;
         check::is_not_own(&self.client_id_url, &app.access.origins.all())?;
         let scopes = self.scopes.as_deref().map(check::scopes).transpose()?;
-        let credentials = match self.client_type {
-            ClientType::Confidential => ClientCredentials::confidential(&app.random),
-            ClientType::Public => ClientCredentials::public(&app.random),
+        let conflict = match &self.credentials {
+            None => "client_id_url already registered",
+            Some(_) => "client_id_url or client_key already registered",
+        };
+        let credentials = match (self.credentials, self.client_type) {
+            (Some(carried), client_type) => carried.check(client_type)?,
+            (None, ClientType::Confidential) => ClientCredentials::confidential(&app.random),
+            (None, ClientType::Public) => ClientCredentials::public(&app.random),
         };
         let now = app.clock.now();
         let (parent_client_id, owner_did) = self.parent.unzip();
@@ -98,7 +143,7 @@ impl NewClient {
             last_used_at: None,
         };
         let created = api_clients::create(&app.db, &client, &CAPS).await.map_err(|error| match error {
-            StoreError::Conflict(_) => Error::conflict("client_id_url already registered"),
+            StoreError::Conflict(_) => Error::conflict(conflict),
             other => Error::from(other),
         })?;
         let full = |whose: &str, cap: i64| {

@@ -3,17 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::super::app_folder::{AppFolder, AppParts, PushOptions};
 use super::super::remote::Server;
 use super::super::script::Places;
-use super::super::{lexicon, print_error, print_line, print_stderr, script};
+use super::super::{lexicon, print_error, print_line, print_stderr};
 use super::network::Network;
 use super::seed::Seed;
 use super::terminal::Terminal;
 use belvedere_instance::config::Config;
 use belvedere_scripting::scripts::Engine;
 
-const SCRIPTS: &str = "scripts";
-const LEXICONS: &str = "lexicons";
 const SEED: &str = "seed";
 
 /// The parts of a folder that have changed.
@@ -32,8 +31,8 @@ impl Parts {
         let mut parts = Self::default();
         for path in paths {
             match path.iter().next().and_then(|first| first.to_str()) {
-                Some(LEXICONS) => parts.lexicons = true,
                 Some(SEED) => parts.seed = true,
+                _ if AppFolder::is_of_lexicons(path) => parts.lexicons = true,
                 _ => parts.scripts = true,
             }
         }
@@ -57,41 +56,44 @@ impl Project {
         Seed::read(&folder.join(SEED))
     }
 
-    /// The folder of the scripts: `scripts`, if there is one.
-    fn scripts(&self) -> PathBuf {
-        let scripts = self.folder.join(SCRIPTS);
-        if scripts.is_dir() { scripts } else { self.folder.clone() }
-    }
-
     /// Applies parts of the folder. Prints the errors of invalid files, for which the server keeps the version that it has, and returns
     /// whether there were none.
     pub(super) async fn apply(&self, parts: Parts) -> bool {
-        let lexicons = !parts.lexicons || self.apply_lexicons().await;
-        let scripts = !parts.scripts || self.apply_scripts().await;
+        let app = !(parts.lexicons || parts.scripts) || self.apply_app(parts).await;
         let seed = !parts.seed || self.apply_seed();
-        lexicons && scripts && seed
+        app && seed
     }
 
-    async fn apply_lexicons(&self) -> bool {
-        let dir = self.folder.join(LEXICONS);
-        if !dir.is_dir() {
-            return true;
+    async fn apply_app(&self, parts: Parts) -> bool {
+        let app = AppFolder(self.folder.clone());
+        // Also for failures of the scripts that the server has already.
+        if let Ok(places) = Places::of_folder(&app.scripts()) {
+            self.terminal.set_places(places);
         }
-        // The network sends its records again instead.
-        let options = lexicon::PushOptions { delete: true, dry_run: false, no_backfill: true };
-        let pushed = done(lexicon::push(&dir, &self.server, options, &self.config).await);
-        self.network.send_again();
+        let pushed = self.push(&app, parts).await.unwrap_or_else(|error| {
+            print_error(&format_args!("{error:#}"));
+            false
+        });
+        if parts.lexicons {
+            self.network.send_again();
+        }
         pushed
     }
 
-    async fn apply_scripts(&self) -> bool {
-        let dir = self.scripts();
-        // Also for failures of the scripts that the server has already.
-        if let Ok(places) = Places::of_folder(&dir) {
-            self.terminal.set_places(places);
-        }
-        let options = script::PushOptions { delete: true, dry_run: false };
-        done(script::push(&dir, &self.server, options, &self.config, &self.engine).await)
+    /// Whether all was pushed. Prints why it was not.
+    async fn push(&self, app: &AppFolder, parts: Parts) -> anyhow::Result<bool> {
+        let lexicons = if parts.lexicons { app.read_lexicons()? } else { Some(AppParts::default()) };
+        let scripts =
+            if parts.scripts { app.read_scripts(&self.engine).await? } else { Some(AppParts::default()) };
+        let is_valid = lexicons.is_some() && scripts.is_some();
+        // A mistake in one part does not hold the other one back.
+        let app = lexicons.unwrap_or_default().with(scripts.unwrap_or_default());
+        // The network sends its records again instead of backfills.
+        let options = PushOptions { delete: true, dry_run: false, backfill: false };
+        let pushed = app.push(options, &self.server, &self.config).await?;
+        pushed.print("");
+        lexicon::print_saved(pushed.lexicons);
+        Ok(is_valid)
     }
 
     fn apply_seed(&self) -> bool {
@@ -108,14 +110,6 @@ impl Project {
     }
 }
 
-/// Whether everything was pushed. Prints why it was not.
-fn done(pushed: anyhow::Result<bool>) -> bool {
-    pushed.unwrap_or_else(|error| {
-        print_error(&format_args!("{error:#}"));
-        false
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +118,7 @@ mod tests {
     fn a_path_belongs_to_a_part() {
         let of = |path: &str| Parts::of(&[PathBuf::from(path)]);
         assert_eq!(of("lexicons/com/example/a.json"), Parts { lexicons: true, ..Parts::default() });
+        assert_eq!(of("app.json"), Parts { lexicons: true, ..Parts::default() });
         assert_eq!(of("seed/accounts.json"), Parts { seed: true, ..Parts::default() });
         assert_eq!(of("scripts/xrpc.query/a.b.c.lua"), Parts { scripts: true, ..Parts::default() });
         assert_eq!(of("xrpc.query/a.b.c.lua"), Parts { scripts: true, ..Parts::default() });

@@ -1,12 +1,13 @@
 //! Compares two exports part by part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Value, json};
 
 use super::super::folder::count;
 use crate::api::admin::export::{ExportedLexicon, ExportedScript, InstanceExport};
 use crate::api::admin::lexicons::differences;
+use belvedere_storage::store::lexicons::MANUAL;
 
 /// The differences, as lines for people.
 #[derive(Debug, Default, PartialEq)]
@@ -27,6 +28,21 @@ pub(super) fn exports(old: &InstanceExport, new: &InstanceExport) -> serde_json:
         vec![format!("{} → {}", json!(old), json!(new))]
     });
     Ok(found)
+}
+
+/// Leaves only what the folder of an app has, for a comparison with one: neither settings of the instance, nor descriptions, nor
+/// lexicons that follow the network and are no files.
+pub(super) fn keep_parts_of_folders(old: &mut InstanceExport, new: &mut InstanceExport) {
+    let ids = |export: &InstanceExport| -> HashSet<String> {
+        export.lexicons.iter().map(|lexicon| lexicon.id.clone()).collect()
+    };
+    let (in_old, in_new) = (ids(old), ids(new));
+    for (export, others) in [(old, in_new), (new, in_old)] {
+        export.settings.clear();
+        export.scripts.iter_mut().for_each(|script| script.description = None);
+        export.lexicons.retain(|lexicon| lexicon.source == MANUAL || others.contains(&lexicon.id));
+        export.lexicons.iter_mut().for_each(|lexicon| MANUAL.clone_into(&mut lexicon.source));
+    }
 }
 
 impl Comparison {
@@ -118,6 +134,30 @@ mod tests {
     fn lexicon(id: &str, cost: u32, kind: &str) -> Value {
         json!({ "id": id, "source": "manual", "target_collection": null, "action": null, "token_cost": cost,
             "lexicon_json": { "id": id, "kind": kind } })
+    }
+
+    #[test]
+    fn a_folder_is_compared_in_what_it_has() {
+        let script =
+            |description: Value| json!({ "id": "job.run:a", "description": description, "body": "x" });
+        let network = |id: &str| {
+            let mut lexicon = lexicon(id, 1, "x");
+            lexicon["source"] = json!("network");
+            lexicon
+        };
+        let mut folder = export(
+            &json!([lexicon("com.example.a", 1, "x"), lexicon("com.example.b", 1, "x")]),
+            &json!([script(json!(null))]),
+            &json!({}),
+        );
+        let mut instance = export(
+            &json!([network("com.example.a"), lexicon("com.example.b", 1, "x"), network("com.example.c")]),
+            &json!([script(json!("Every night"))]),
+            &json!({ "app_name": "A" }),
+        );
+        keep_parts_of_folders(&mut folder, &mut instance);
+        let found = exports(&folder, &instance).unwrap();
+        assert_eq!((found.lines, found.equal, found.different), (vec![], 3, 0));
     }
 
     #[test]

@@ -1,12 +1,15 @@
-//! `belvedere diff`: prints how two instances differ in their lexicons, scripts, views and settings (docs/adr/0151).
+//! `belvedere diff`: prints how two instances differ in their lexicons, scripts, views and settings (docs/adr/0151), or an app's folder
+//! from an instance, in what a folder has.
 
 mod compare;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 
+use super::app_folder::AppFolder;
 use super::folder::count;
 use super::remote::{Remote, Server};
 use super::{FAILED, NOT_DONE, print_error, print_line};
@@ -15,11 +18,11 @@ use belvedere_instance::config::Config;
 
 #[derive(Args, Debug)]
 pub(super) struct Command {
-    /// An instance: its address (https://…), or a file with its export (GET /admin/export)
-    #[arg(value_name = "URL or FILE")]
+    /// An instance: its address (https://…), or a file with its export (GET /admin/export); or the folder of an app
+    #[arg(value_name = "URL, FILE or APP")]
     before: String,
-    /// The instance to compare it with
-    #[arg(value_name = "URL or FILE")]
+    /// The instance or the folder to compare it with
+    #[arg(value_name = "URL, FILE or APP")]
     after: String,
     /// An admin API key of the first address, and of the second if that has none of its own
     #[arg(
@@ -56,7 +59,12 @@ pub(super) async fn run(command: Command, config: &Config) -> ExitCode {
 async fn compare(command: Command, config: &Config) -> anyhow::Result<usize> {
     let Command { before, after, first_key, second_key } = command;
     let second_key = second_key.or_else(|| first_key.clone());
-    let (old, new) = tokio::try_join!(read(&before, first_key, config), read(&after, second_key, config))?;
+    let has_folder = [&before, &after].iter().any(|place| Path::new(place).is_dir());
+    let (mut old, mut new) =
+        tokio::try_join!(read(&before, first_key, config), read(&after, second_key, config))?;
+    if has_folder {
+        compare::keep_parts_of_folders(&mut old, &mut new);
+    }
     let found = compare::exports(&old, &new)?;
     for line in &found.lines {
         print_line(line);
@@ -72,6 +80,9 @@ async fn compare(command: Command, config: &Config) -> anyhow::Result<usize> {
 }
 
 async fn read(place: &str, key: Option<String>, config: &Config) -> anyhow::Result<InstanceExport> {
+    if Path::new(place).is_dir() {
+        return AppFolder(PathBuf::from(place)).export();
+    }
     let export: InstanceExport = if place.starts_with("http://") || place.starts_with("https://") {
         let key = key.with_context(|| format!("{place} needs an admin API key (--key, --second-key)"))?;
         let server = Server::at(place, key);

@@ -21,7 +21,10 @@ use super::status;
 use belvedere_instance::config::Config;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::lexicon::{LexiconDoc, LexiconKind};
-pub(super) use push::{PushOptions, run as push};
+pub(super) use pull::run as pull;
+use push::PushOptions;
+pub(super) use push::{preview, print_saved};
+pub(super) use remote::{Change, LexiconSettings, SavedLexicon, Upload};
 
 /// A valid lexicon of a folder.
 #[derive(Debug)]
@@ -96,6 +99,6 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
             push::run(&dir, &server, options, config).await.map(status)
         }
         Command::Diff { dir, server } => Ok(diff::run(&dir, &server, config).await),
-        Command::Pull { dir, server } => pull::run(&dir, &server, config).await,
+        Command::Pull { dir, server } => pull::run(&dir, &server, config).await.map(|_| ExitCode::SUCCESS),
     }
 }

@@ -1,18 +1,27 @@
 //! `belvedere lexicon pull`: writes the server's lexicons to files. Files whose lexicon the server does not have are kept
 //! and listed.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use super::super::folder::{count, create, replace};
 use super::super::remote::Server;
 use super::super::{print_error, print_line};
 use super::files;
-use super::remote::Lexicons;
+use super::remote::{LexiconSettings, Lexicons};
 use belvedere_instance::config::Config;
 use belvedere_protocol::atproto::Nsid;
 
-pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow::Result<ExitCode> {
+/// Writes the files. Returns the settings of the lexicons that have any, by id.
+///
+/// # Errors
+/// When the server does not answer, or a file can't be written.
+pub(in crate::cli) async fn run(
+    dir: &Path,
+    server: &Server,
+    config: &Config,
+) -> anyhow::Result<BTreeMap<String, LexiconSettings>> {
+    let mut settings = BTreeMap::new();
     let stored = Lexicons::of(server, config)?.list().await?;
     create(dir)?;
     let folder = files::read(&[dir.to_owned()])?;
@@ -24,6 +33,9 @@ pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow:
             print_error(&format_args!("{:?} is not an NSID and was skipped", lexicon.id));
             continue;
         };
+        if lexicon.settings != LexiconSettings::default() {
+            settings.insert(id.to_string(), lexicon.settings);
+        }
         let document: serde_json::Value = serde_json::from_str(lexicon.lexicon_json.get())?;
         let copies = here.remove(id.as_str()).unwrap_or_default();
         // A file that is formatted differently is kept.
@@ -42,5 +54,5 @@ pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow:
         print_line(&format_args!("only here: {}", file.path.display()));
     }
     print_line(&format_args!("{} unchanged", count(unchanged, "lexicon")));
-    Ok(ExitCode::SUCCESS)
+    Ok(settings)
 }

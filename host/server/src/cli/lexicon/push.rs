@@ -9,17 +9,15 @@ use super::super::remote::Server;
 use super::super::{print_error, print_line, print_stderr};
 use super::check::report;
 use super::files::{self, Folder, LexiconFile};
-use super::remote::{Change, Lexicons, Preview, RecordsPreview, SavedLexicon, calls};
+use super::remote::{Change, Lexicons, Preview, RecordsPreview, SavedLexicon, Upload, calls};
 use belvedere_instance::config::Config;
-
-/// The `source` of a lexicon that follows the network.
-const NETWORK: &str = "network";
+use belvedere_storage::store::lexicons::NETWORK;
 
 #[derive(Clone, Copy)]
-pub(in crate::cli) struct PushOptions {
-    pub(in crate::cli) delete: bool,
-    pub(in crate::cli) dry_run: bool,
-    pub(in crate::cli) no_backfill: bool,
+pub(super) struct PushOptions {
+    pub(super) delete: bool,
+    pub(super) dry_run: bool,
+    pub(super) no_backfill: bool,
 }
 
 /// Whether everything was pushed. Prints why not.
@@ -49,12 +47,16 @@ pub(in crate::cli) async fn run(
     let mut outcome = Outcome::default();
     let mut stored = 0;
     for files in calls(&lexicons) {
+        let uploads: Vec<Upload<'_>> = files
+            .iter()
+            .map(|file| Upload::of(&file.text, !options.no_backfill, None))
+            .collect::<serde_json::Result<_>>()?;
         let done = if options.dry_run {
-            let preview = remote.preview(files, !options.no_backfill).await?;
+            let preview = remote.preview(&uploads).await?;
             outcome.print_preview(preview);
             Ok(())
         } else {
-            remote.upload(files, !options.no_backfill).await.map(|saved| outcome.print(saved))
+            remote.upload(&uploads).await.map(|saved| outcome.print(saved))
         };
         done.with_context(|| match stored {
             0 => "nothing was pushed".to_owned(),
@@ -65,12 +67,30 @@ pub(in crate::cli) async fn run(
     if options.delete {
         delete_others(&remote, &folder, options.dry_run).await?;
     }
-    if outcome.backfills > 0 {
-        let verb = if options.dry_run { "would start" } else { "started" };
-        print_line(&format_args!("{} {verb}", count(outcome.backfills, "backfill")));
-    }
-    print_line(&format_args!("{} unchanged", count(outcome.unchanged, "lexicon")));
+    outcome.print_counts(options.dry_run);
     Ok(!outcome.is_invalid)
+}
+
+/// Prints what the upload of an app's lexicons would change: whether all are valid.
+///
+/// # Errors
+/// When the server does not answer it.
+pub(in crate::cli) async fn preview(
+    uploads: &[Upload<'_>],
+    server: &Server,
+    config: &Config,
+) -> anyhow::Result<bool> {
+    let mut outcome = Outcome::default();
+    outcome.print_preview(Lexicons::to_change(server, false, config)?.preview(uploads).await?);
+    outcome.print_counts(true);
+    Ok(!outcome.is_invalid)
+}
+
+/// Prints the lexicons of an app that were stored.
+pub(in crate::cli) fn print_saved(saved: Vec<SavedLexicon>) {
+    let mut outcome = Outcome::default();
+    outcome.print(saved);
+    outcome.print_counts(false);
 }
 
 /// The counts of what was printed.
@@ -82,6 +102,14 @@ struct Outcome {
 }
 
 impl Outcome {
+    fn print_counts(&self, dry_run: bool) {
+        if self.backfills > 0 {
+            let verb = if dry_run { "would start" } else { "started" };
+            print_line(&format_args!("{} {verb}", count(self.backfills, "backfill")));
+        }
+        print_line(&format_args!("{} unchanged", count(self.unchanged, "lexicon")));
+    }
+
     fn print(&mut self, saved: Vec<SavedLexicon>) {
         for SavedLexicon { id, change, backfill_job_id, warnings } in saved {
             self.backfills += usize::from(backfill_job_id.is_some());

@@ -19,11 +19,25 @@ pub(super) struct StoredLexicon {
     /// `manual` or `network`.
     pub(super) source: String,
     pub(super) lexicon_json: Box<RawValue>,
+    #[serde(flatten)]
+    pub(super) settings: LexiconSettings,
+}
+
+/// The settings of a lexicon that its document does not contain. Absent ones stay as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(in crate::cli) struct LexiconSettings {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) target_collection: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) action: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) token_cost: Option<u32>,
 }
 
 /// The result of an upload.
 #[derive(Debug, Deserialize)]
-pub(super) struct SavedLexicon {
+pub(in crate::cli) struct SavedLexicon {
     pub(super) id: String,
     pub(super) change: Change,
     pub(super) backfill_job_id: Option<String>,
@@ -31,9 +45,15 @@ pub(super) struct SavedLexicon {
     pub(super) warnings: Vec<String>,
 }
 
+impl SavedLexicon {
+    pub(in crate::cli) fn is_unchanged(&self) -> bool {
+        self.change == Change::Unchanged
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Change {
+pub(in crate::cli) enum Change {
     New,
     Changed,
     Unchanged,
@@ -75,14 +95,27 @@ pub(super) struct RecordsPreview {
 
 #[derive(Serialize)]
 struct Uploads<'a> {
-    lexicons: Vec<Upload<'a>>,
+    lexicons: &'a [Upload<'a>],
     keep_settings: bool,
 }
 
+/// A lexicon of a call.
 #[derive(Serialize)]
-struct Upload<'a> {
+pub(in crate::cli) struct Upload<'a> {
     lexicon_json: &'a RawValue,
     backfill: bool,
+    #[serde(flatten)]
+    settings: Option<&'a LexiconSettings>,
+}
+
+impl<'a> Upload<'a> {
+    pub(in crate::cli) fn of(
+        text: &'a str,
+        backfill: bool,
+        settings: Option<&'a LexiconSettings>,
+    ) -> serde_json::Result<Self> {
+        Ok(Self { lexicon_json: serde_json::from_str(text)?, backfill, settings })
+    }
 }
 
 /// `/admin/lexicons` of the server.
@@ -107,33 +140,23 @@ impl Lexicons {
     }
 
     /// Stores lexicons, all or none. The settings of existing ones stay.
-    pub(super) async fn upload(
-        &self,
-        files: &[&LexiconFile],
-        backfill: bool,
-    ) -> anyhow::Result<Vec<SavedLexicon>> {
+    pub(super) async fn upload(&self, lexicons: &[Upload<'_>]) -> anyhow::Result<Vec<SavedLexicon>> {
         #[derive(Deserialize)]
         struct Answer {
             lexicons: Vec<SavedLexicon>,
         }
-        let answer: Answer = self.0.post("/admin/lexicons", &uploads(files, backfill)?).await?;
+        let answer: Answer =
+            self.0.post("/admin/lexicons", &Uploads { lexicons, keep_settings: true }).await?;
         Ok(answer.lexicons)
     }
 
-    pub(super) async fn preview(&self, files: &[&LexiconFile], backfill: bool) -> anyhow::Result<Preview> {
-        self.0.post("/admin/lexicons/preview", &uploads(files, backfill)?).await
+    pub(super) async fn preview(&self, lexicons: &[Upload<'_>]) -> anyhow::Result<Preview> {
+        self.0.post("/admin/lexicons/preview", &Uploads { lexicons, keep_settings: true }).await
     }
 
     pub(super) async fn delete(&self, id: &str) -> anyhow::Result<()> {
-        self.0.send(Method::DELETE, &format!("/admin/lexicons/{id}"), None).await
+        self.0.send(Method::DELETE, &format!("/admin/lexicons/{id}"), None).await.map(drop)
     }
-}
-
-fn uploads<'a>(files: &[&'a LexiconFile], backfill: bool) -> anyhow::Result<Uploads<'a>> {
-    let upload =
-        |file: &&'a LexiconFile| Ok(Upload { lexicon_json: serde_json::from_str(&file.text)?, backfill });
-    let lexicons = files.iter().map(upload).collect::<serde_json::Result<_>>()?;
-    Ok(Uploads { lexicons, keep_settings: true })
 }
 
 /// The lexicons of each call: one, unless they are more than a call may have.

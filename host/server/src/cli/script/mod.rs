@@ -29,7 +29,9 @@ use super::remote::{OptionalServer, Server};
 use super::status;
 use belvedere_instance::config::Config;
 pub(super) use places::Places;
-pub(super) use push::{PushOptions, push};
+pub(super) use pull::run as pull;
+pub(super) use push::{LoadedFolder, bodies, read};
+pub(super) use test::passes;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -117,7 +119,8 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     match command {
         Command::Check { paths } => check::run(&paths, config).await,
         Command::Push { dir, server, delete, dry_run } => {
-            push::run(&dir, &server, PushOptions { delete, dry_run }, config).await.map(status)
+            let options = push::PushOptions { delete, dry_run };
+            push::run(&dir, &server, options, config).await.map(status)
         }
         Command::Profile(options) => profile::run(&options, config).await,
         Command::Reindex { collection, did, since, wait, server } => {

@@ -15,7 +15,7 @@ use super::remote::Scripts;
 use belvedere_instance::config::Config;
 use belvedere_protocol::trigger::Trigger;
 
-pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow::Result<ExitCode> {
+pub(in crate::cli) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow::Result<ExitCode> {
     let stored = Scripts::of(server, config)?.list().await?;
     let mut seen = HashSet::new();
     let mut unchanged = 0;

@@ -53,15 +53,6 @@ impl Scripts {
         self.0.get("/admin/scripts").await
     }
 
-    pub(super) async fn create(&self, id: &str, body: &str) -> anyhow::Result<()> {
-        self.0.send(Method::POST, "/admin/scripts", Some(json!({ "id": id, "body": body }))).await
-    }
-
-    /// Replaces a script's body; its description stays.
-    pub(super) async fn update(&self, id: &str, body: &str) -> anyhow::Result<()> {
-        self.0.send(Method::PATCH, &path(id), Some(json!({ "body": body }))).await
-    }
-
     /// The last revisions of a script, newest first.
     pub(super) async fn revisions(&self, id: &str) -> anyhow::Result<Vec<Revision>> {
         let Revisions { revisions } = self.0.get(&format!("{}/revisions", path(id))).await?;
@@ -74,11 +65,7 @@ impl Scripts {
         let body = full.body.with_context(|| format!("revision {revision} of {id} is a deletion"))?;
         let replaced = if newest.is_saved() { newest.revision } else { 0 };
         let script = json!({ "id": id, "body": body, "description": full.description, "revision": replaced });
-        self.0.send(Method::POST, "/admin/scripts", Some(script)).await
-    }
-
-    pub(super) async fn delete(&self, id: &str) -> anyhow::Result<()> {
-        self.0.send(Method::DELETE, &path(id), None).await
+        self.0.send(Method::POST, "/admin/scripts", Some(script)).await.map(drop)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Stores uploaded lexicons.
 
-mod upload;
+pub(super) mod upload;
 
 use belvedere_base::clock::Timestamp;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::lexicon_revisions::{self, MAX_REVISIONS};
 use super::{Db, StoreError, in_transaction, on};
 
-pub use upload::{Change, Identical, LexiconSetting, NewLexicon, Upserted, upsert, upsert_all};
+pub use upload::{Change, Identical, LexiconSetting, NewLexicon, Upserted, rows_with, upsert, upsert_all};
 
 /// The `source` of a lexicon that an operator uploaded.
 pub const MANUAL: &str = "manual";
@@ -53,10 +53,10 @@ macro_rules! select {
         )
     };
 }
-use select;
+pub(super) use select;
 
 /// The parameter for statements about several lexicons.
-fn ids<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn ids<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
     ids.into_iter().map(|id| json!({ "id": id })).collect::<Value>().to_string()
 }
 
@@ -80,15 +80,23 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<LexiconRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
 }
 
+/// Removes a lexicon and its history within a transaction: `false` when there is none.
+macro_rules! remove {
+    ($tx:ident, $db:expr, $id:expr) => {{
+        let id: &str = $id;
+        let delete = sqlx::query("DELETE FROM lexicons WHERE id = $1").bind(id);
+        let removed = delete.execute(&mut *$tx).await?.rows_affected() > 0;
+        let drop_old = sqlx::query($crate::store::lexicon_revisions::drop_old($db));
+        let drop_old = drop_old.bind($crate::store::lexicons::ids([id]));
+        drop_old.bind($crate::store::lexicon_revisions::MAX_REVISIONS).execute(&mut *$tx).await?;
+        removed
+    }};
+}
+pub(super) use remove;
+
 /// Removes a lexicon and its history. `false` when the lexicon does not exist.
 pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
-    let sql = "DELETE FROM lexicons WHERE id = $1";
-    let drop_old = lexicon_revisions::drop_old(db);
-    Ok(in_transaction!(db, |tx| {
-        let removed = sqlx::query(sql).bind(id).execute(&mut *tx).await?.rows_affected();
-        sqlx::query(drop_old).bind(ids([id])).bind(MAX_REVISIONS).execute(&mut *tx).await?;
-        removed > 0
-    }))
+    Ok(in_transaction!(db, |tx| { remove!(tx, db, id) }))
 }
 
 /// Removes a lexicon that follows the network, and its history. `false` when there is none with this id.

@@ -1,15 +1,12 @@
 //! Stores uploads of lexicons: several in one transaction, all or none.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use belvedere_base::clock::Timestamp;
 use belvedere_base::hand_over_thread::hand_over_thread;
 use serde_json::{Value, json};
 
-use super::{LexiconRow, ids, select};
-use crate::store::lexicon_revisions::{self, MAX_REVISIONS};
-use crate::store::revisions::{Subject, check_base};
-use crate::store::types::json_rows;
+use super::LexiconRow;
 use crate::store::{Db, StoreError};
 
 /// The fields that the caller sets; an upsert overwrites all of them, but for those in `kept`.
@@ -93,6 +90,29 @@ impl NewLexicon {
     }
 }
 
+/// The rows as they would be if `new` were uploaded over them.
+#[must_use]
+pub fn rows_with(mut rows: Vec<LexiconRow>, new: &[NewLexicon]) -> Vec<LexiconRow> {
+    let replaced: HashSet<&str> = new.iter().map(|lexicon| lexicon.id.as_str()).collect();
+    rows.retain(|row| !replaced.contains(row.id.as_str()));
+    rows.extend(new.iter().map(|lexicon| LexiconRow {
+        id: lexicon.id.clone(),
+        revision: 0,
+        lexicon_json: lexicon.lexicon_json.clone(),
+        lexicon_type: lexicon.lexicon_type.clone(),
+        backfill: lexicon.backfill,
+        action: lexicon.action.clone(),
+        target_collection: lexicon.target_collection.clone(),
+        source: lexicon.source.clone(),
+        authority_did: lexicon.authority_did.clone(),
+        last_fetched_at: lexicon.last_fetched_at,
+        token_cost: lexicon.token_cost,
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+    }));
+    rows
+}
+
 /// The effect of an upload on a stored lexicon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -135,14 +155,19 @@ pub async fn upsert(db: &Db, lexicon: &NewLexicon, now: Timestamp) -> Result<Ups
 
 /// One upload at a time, so that each decides by the rows that it replaces, and two can't wait for each other. SQLite has
 /// one writer anyway.
-const LOCK_POSTGRES: &str = "LOCK TABLE lexicons IN SHARE ROW EXCLUSIVE MODE";
+pub(in crate::store) const LOCK_POSTGRES: &str = "LOCK TABLE lexicons IN SHARE ROW EXCLUSIVE MODE";
 
 /// The rows of the lexicons in the first parameter.
 macro_rules! stored_sql {
     ($dialect:ident) => {
-        concat!(select!("WHERE id IN (SELECT v.value ->> 'id' FROM "), json_rows!($dialect, "$1"), ")")
+        concat!(
+            $crate::store::lexicons::select!("WHERE id IN (SELECT v.value ->> 'id' FROM "),
+            $crate::store::types::json_rows!($dialect, "$1"),
+            ")"
+        )
     };
 }
+pub(in crate::store) use stored_sql;
 
 macro_rules! upsert_sql {
     ($dialect:ident) => {
@@ -153,7 +178,7 @@ macro_rules! upsert_sql {
                  CAST(v.value ->> 'backfill' AS BOOLEAN), v.value ->> 'action', v.value ->> 'target_collection', \
                  v.value ->> 'source', v.value ->> 'authority_did', CAST(v.value ->> 'last_fetched_at' AS BIGINT), \
                  CAST(v.value ->> 'token_cost' AS BIGINT), $2, $2 FROM ",
-            json_rows!($dialect, "$1"),
+            $crate::store::types::json_rows!($dialect, "$1"),
             " WHERE true ON CONFLICT (id) DO UPDATE SET revision = lexicons.revision + 1, \
                  lexicon_json = excluded.lexicon_json, lexicon_type = excluded.lexicon_type, \
                  backfill = excluded.backfill, action = excluded.action, \
@@ -163,6 +188,43 @@ macro_rules! upsert_sql {
         )
     };
 }
+pub(in crate::store) use upsert_sql;
+
+/// Stores lexicons of different ids within a transaction of either database: their results in the same order.
+macro_rules! upload {
+    ($tx:ident, $dialect:ident, $db:expr, $lexicons:expr, $identical:expr, $now:expr) => {{
+        let lexicons: &[$crate::store::lexicons::NewLexicon] = $lexicons;
+        for lexicon in lexicons {
+            $crate::store::revisions::check_base!(
+                $tx,
+                $crate::store::revisions::Subject::Lexicon,
+                &lexicon.id,
+                lexicon.based_on
+            );
+        }
+        let all = $crate::store::lexicons::ids(lexicons.iter().map(|lexicon| lexicon.id.as_str()));
+        let sql = $crate::store::lexicons::upload::stored_sql!($dialect);
+        let stored = sqlx::query_as(sql).bind(&all).fetch_all(&mut *$tx).await?;
+        let (results, rows) = $crate::store::lexicons::upload::plan(lexicons, &stored, $identical);
+        if let Some(rows) = rows {
+            let upsert = sqlx::query($crate::store::lexicons::upload::upsert_sql!($dialect));
+            upsert.bind(&rows).bind($now).execute(&mut *$tx).await?;
+            sqlx::query($crate::store::lexicon_revisions::add($db))
+                .bind(&rows)
+                .bind($now)
+                .execute(&mut *$tx)
+                .await?;
+            let drop_old = sqlx::query($crate::store::lexicon_revisions::drop_old($db));
+            drop_old
+                .bind(&rows)
+                .bind($crate::store::lexicon_revisions::MAX_REVISIONS)
+                .execute(&mut *$tx)
+                .await?;
+        }
+        results
+    }};
+}
+pub(in crate::store) use upload;
 
 /// Like [`upsert`], for lexicons of different ids: all or none. Returns their results in the same order.
 ///
@@ -174,40 +236,25 @@ pub async fn upsert_all(
     identical: Identical,
     now: Timestamp,
 ) -> Result<Vec<Upserted>, StoreError> {
-    let all = ids(lexicons.iter().map(|lexicon| lexicon.id.as_str()));
-    let (add, drop_old) = (lexicon_revisions::add(db), lexicon_revisions::drop_old(db));
-    // The same code in the transaction of either database.
-    macro_rules! store {
-        ($tx:ident, $dialect:ident) => {{
-            for lexicon in lexicons {
-                check_base!($tx, Subject::Lexicon, &lexicon.id, lexicon.based_on);
-            }
-            let stored = sqlx::query_as(stored_sql!($dialect)).bind(&all).fetch_all(&mut *$tx).await?;
-            let (results, rows) = plan(lexicons, &stored, identical);
-            if let Some(rows) = rows {
-                sqlx::query(upsert_sql!($dialect)).bind(&rows).bind(now).execute(&mut *$tx).await?;
-                sqlx::query(add).bind(&rows).bind(now).execute(&mut *$tx).await?;
-                sqlx::query(drop_old).bind(&rows).bind(MAX_REVISIONS).execute(&mut *$tx).await?;
-            }
-            $tx.commit().await?;
-            Ok(results)
-        }};
-    }
+    let results;
     match db {
-        Db::Sqlite(db) => {
-            let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
-            store!(tx, sqlite)
+        Db::Sqlite(sqlite) => {
+            let mut tx = sqlite.writer.begin_with("BEGIN IMMEDIATE").await?;
+            results = upload!(tx, sqlite, db, lexicons, identical, now);
+            tx.commit().await?;
         }
-        Db::Postgres(db) => {
-            let mut tx = db.writer().begin().await?;
+        Db::Postgres(postgres) => {
+            let mut tx = postgres.writer().begin().await?;
             sqlx::query(LOCK_POSTGRES).execute(&mut *tx).await?;
-            store!(tx, postgres)
+            results = upload!(tx, postgres, db, lexicons, identical, now);
+            tx.commit().await?;
         }
     }
+    Ok(results)
 }
 
 /// The result of each lexicon, and those to store as a parameter of the statements.
-fn plan(
+pub(in crate::store) fn plan(
     lexicons: &[NewLexicon],
     stored: &[LexiconRow],
     identical: Identical,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::Admin;
 use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::api::body::or_default;
-use crate::api::clients::{ClientType, NewClient, check};
+use crate::api::clients::{CarriedCredentials, ClientType, NewClient, check};
 use crate::api::input::{WithBody, WithQuery};
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
@@ -111,13 +111,15 @@ pub struct NewApiClient {
     allowed_origins: Option<Vec<String>>,
     rate_limit_capacity: Option<i64>,
     rate_limit_refill_rate: Option<f64>,
+    /// Absent: it gets new ones.
+    credentials: Option<CarriedCredentials>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreatedClient {
     id: String,
     client_key: String,
-    /// Only confidential clients have one.
+    /// Only confidential clients have one; that of another server is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     client_secret: Option<String>,
     name: String,
@@ -146,6 +148,7 @@ pub async fn create(
         rate_limit_refill_rate: body.rate_limit_refill_rate,
         created_by: admin.did.to_string(),
         parent: None,
+        credentials: body.credentials,
     };
     let (client, credentials) = new.register(&app).await?;
     app.events.record(Event::ApiClientCreated {

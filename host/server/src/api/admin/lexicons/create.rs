@@ -24,12 +24,12 @@ use belvedere_web::http::Error;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SavedLexicon {
     #[schemars(extend("format" = "nsid"))]
-    id: String,
-    revision: i64,
+    pub(in crate::api::admin) id: String,
+    pub(in crate::api::admin) revision: i64,
     /// Null when the upload started no backfill.
-    backfill_job_id: Option<String>,
+    pub(in crate::api::admin) backfill_job_id: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
+    pub(in crate::api::admin) warnings: Vec<String>,
 }
 
 /// A lexicon of a list.
@@ -40,6 +40,12 @@ pub struct SavedLexiconOfList {
     /// `new`, `changed`, or `unchanged`: nothing was stored, because document and settings are the stored ones.
     #[schemars(extend("enum" = ["new", "changed", "unchanged"]))]
     change: &'static str,
+}
+
+impl From<(SavedLexicon, Change)> for SavedLexiconOfList {
+    fn from((saved, change): (SavedLexicon, Change)) -> Self {
+        Self { saved, change: change.as_str() }
+    }
 }
 
 /// The answer has the form of the request.
@@ -62,9 +68,8 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: WithBody<LexiconUpload
     let identical = if is_list { Identical::Stays } else { Identical::Revises };
     let mut saved = save(&app, &admin, uploads.all_valid()?, identical).await?;
     if is_list {
-        let lexicons =
-            saved.into_iter().map(|(saved, change)| SavedLexiconOfList { saved, change: change.as_str() });
-        return Ok(Either::Right(Json(SavedLexicons::Several { lexicons: lexicons.collect() })));
+        let lexicons = saved.into_iter().map(SavedLexiconOfList::from).collect();
+        return Ok(Either::Right(Json(SavedLexicons::Several { lexicons })));
     }
     let (saved, change) = saved.pop().ok_or_else(|| Error::internal("an upload has no result"))?;
     Ok(match change {
@@ -88,6 +93,16 @@ async fn save(
     if upserted.iter().any(|one| one.change != Change::Unchanged) {
         app.changed(Topic::Lexicons).await?;
     }
+    Ok(announce(app, admin, new, upserted).await)
+}
+
+/// Records the events of lexicons that are in force now, starts their backfills, and returns their results in the same order.
+pub(in crate::api::admin) async fn announce(
+    app: &App,
+    admin: &Admin,
+    new: Vec<NewLexicon>,
+    upserted: Vec<Upserted>,
+) -> Vec<(SavedLexicon, Change)> {
     for (lexicon, upserted) in new.iter().zip(&upserted) {
         record(app, admin, lexicon, *upserted);
     }
@@ -111,7 +126,7 @@ async fn save(
         };
         saved.push((SavedLexicon { id: lexicon.id, revision, backfill_job_id, warnings }, change));
     }
-    Ok(saved)
+    saved
 }
 
 /// Warnings about a lexicon that is in force now. Its target collection may be one that was kept.

@@ -86,7 +86,7 @@ pub(super) fn target_collection(
 }
 
 /// The parts of an accepted lexicon that warnings are about.
-pub(super) struct Accepted<'a> {
+pub(in crate::api::admin) struct Accepted<'a> {
     pub id: &'a str,
     pub lexicon_type: &'a str,
     pub document: &'a str,
@@ -95,7 +95,7 @@ pub(super) struct Accepted<'a> {
 
 /// Warnings for an operator about an accepted lexicon: its document says less than it seems, its target collection
 /// is not here, which may be uploaded later, or be mistyped, or a query has nothing to answer.
-pub(super) fn warnings(app: &App, snapshot: &Snapshot, lexicon: &Accepted<'_>) -> Vec<String> {
+pub(in crate::api::admin) fn warnings(app: &App, snapshot: &Snapshot, lexicon: &Accepted<'_>) -> Vec<String> {
     let of_target = match lexicon.target_collection {
         Some(target) => (!snapshot.is_tracked(target)).then(|| {
             format!(
@@ -128,7 +128,7 @@ impl<'a> Accepted<'a> {
         }
     }
 
-    pub(super) fn of_new(lexicon: &'a NewLexicon) -> Self {
+    pub(in crate::api::admin) fn of_new(lexicon: &'a NewLexicon) -> Self {
         Self {
             id: &lexicon.id,
             lexicon_type: &lexicon.lexicon_type,

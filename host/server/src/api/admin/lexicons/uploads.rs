@@ -76,9 +76,16 @@ struct Body<'a> {
 }
 
 /// The first [`MAX_LEXICONS`] elements of a list, and the number of all, so that a list of millions takes no memory.
-struct Elements<'a> {
+pub(in crate::api::admin) struct Elements<'a> {
     first: Vec<&'a RawValue>,
     count: usize,
+}
+
+impl Elements<'_> {
+    /// Their length.
+    pub(in crate::api::admin) fn bytes(&self) -> usize {
+        self.first.iter().map(|element| element.get().len()).sum()
+    }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Elements<'a> {
@@ -132,14 +139,14 @@ enum Invalid {
 
 /// An invalid lexicon of a call.
 #[derive(Debug)]
-pub(super) struct InvalidUpload {
+pub(in crate::api::admin) struct InvalidUpload {
     /// If the document has one.
     pub(super) id: Option<String>,
     pub(super) reason: String,
 }
 
 /// The lexicons of a call.
-pub(super) struct Uploads {
+pub(in crate::api::admin) struct Uploads {
     /// Whether the body is a list, though it may be one of one lexicon.
     pub(super) is_list: bool,
     pub(super) lexicons: Vec<Result<NewLexicon, InvalidUpload>>,
@@ -165,11 +172,19 @@ impl Uploads {
             let lexicon = check(&request.json()?, false);
             return Ok(Self { is_list: false, lexicons: vec![lexicon] });
         };
+        Self::of_list(Elements { first: list, count }, keep_settings.unwrap_or(false))
+    }
+
+    /// # Errors
+    /// 400 for a list of too many. Invalid elements are no error here.
+    pub(in crate::api::admin) fn of_list(
+        Elements { first: list, count }: Elements<'_>,
+        keeps_settings: bool,
+    ) -> Result<Self, Error> {
         if count > MAX_LEXICONS {
             let text = format!("at most {MAX_LEXICONS} lexicons fit in one call; this one has {count}");
             return Err(Error::bad_request(text));
         }
-        let keeps_settings = keep_settings.unwrap_or(false);
         let mut places: HashMap<String, usize> = HashMap::new();
         let lexicons = list.iter().enumerate().map(|(at, element)| {
             let upload = serde_json::from_str(element.get());
@@ -187,7 +202,7 @@ impl Uploads {
     ///
     /// # Errors
     /// 400 that names each invalid lexicon of a list.
-    pub(super) fn all_valid(self) -> Result<Vec<NewLexicon>, Error> {
+    pub(in crate::api::admin) fn all_valid(self) -> Result<Vec<NewLexicon>, Error> {
         let count = self.lexicons.len();
         let (mut valid, mut invalid) = (Vec::with_capacity(count), Vec::new());
         for (at, lexicon) in self.lexicons.into_iter().enumerate() {
@@ -200,13 +215,25 @@ impl Uploads {
         if invalid.is_empty() {
             return Ok(valid);
         }
-        let are = if invalid.len() == 1 { "is" } else { "are" };
-        let start = format!("{} of {count} lexicons {are} invalid, so none was stored: ", invalid.len());
-        let left_out = invalid.len().saturating_sub(MAX_NAMED);
-        let more = if left_out > 0 { format!("; and {left_out} more") } else { String::new() };
-        invalid.truncate(MAX_NAMED);
-        Err(Error::bad_request(format!("{start}{}{more}", invalid.join("; "))))
+        Err(refused(("lexicon", count), ("is invalid", "are invalid"), invalid))
     }
+}
+
+/// The error for a call of `count` elements, of which nothing was stored because of these.
+pub(in crate::api::admin) fn refused(
+    (what, count): (&str, usize),
+    (is, are): (&str, &str),
+    mut reasons: Vec<String>,
+) -> Error {
+    let are = if reasons.len() == 1 { is } else { are };
+    let start = format!("{} of {count} {what}s {are}, so none was stored: ", reasons.len());
+    let left_out = reasons.len().saturating_sub(MAX_NAMED);
+    let more = if left_out > 0 { format!("; and {left_out} more") } else { String::new() };
+    reasons.truncate(MAX_NAMED);
+    for reason in &mut reasons {
+        reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
+    }
+    Error::bad_request(format!("{start}{}{more}", reasons.join("; ")))
 }
 
 impl Invalid {
@@ -217,11 +244,9 @@ impl Invalid {
 
 impl InvalidUpload {
     fn named(self, at: usize) -> String {
-        let mut reason = self.reason;
-        reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
         match self.id {
-            Some(id) => format!("lexicons[{at}] ({id}): {reason}"),
-            None => format!("lexicons[{at}]: {reason}"),
+            Some(id) => format!("lexicons[{at}] ({id}): {}", self.reason),
+            None => format!("lexicons[{at}]: {}", self.reason),
         }
     }
 }

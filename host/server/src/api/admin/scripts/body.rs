@@ -5,6 +5,7 @@ use crate::api::routes;
 use crate::api::xrpc::labels::SUBSCRIBE;
 use crate::app::App;
 use crate::methods::{fixed::FixedMethod, spaces};
+use belvedere_instance::lexicons::Snapshot;
 use belvedere_instance::xrpc::Verb;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::lexicon::LexiconKind;
@@ -17,7 +18,7 @@ const UPLOAD_BLOB: &str = "com.atproto.repo.uploadBlob";
 const MAX_DESCRIPTION: usize = 300;
 
 /// Refuses a trigger whose script could never run, because the server itself answers the method.
-pub(super) fn check_trigger(app: &App, trigger: &Trigger) -> Result<(), Error> {
+pub(in crate::api::admin) fn check_trigger(app: &App, trigger: &Trigger) -> Result<(), Error> {
     let verb = match trigger.kind() {
         TriggerKind::Query | TriggerKind::View => Verb::Query,
         TriggerKind::Procedure => Verb::Procedure,
@@ -48,8 +49,11 @@ pub(super) fn check_trigger(app: &App, trigger: &Trigger) -> Result<(), Error> {
     Err(Error::bad_request(format!("no script can answer {nsid}: the server answers it itself, and {why}")))
 }
 
-/// A warning about a trigger that may have a script: a kind, and a text for the script's author.
-pub(super) fn unusual(app: &App, trigger: &Trigger) -> Option<(&'static str, String)> {
+/// A warning about a trigger that may have a script, among these lexicons: a kind, and a text for the script's author.
+pub(in crate::api::admin) fn unusual(
+    lexicons: &Snapshot,
+    trigger: &Trigger,
+) -> Option<(&'static str, String)> {
     let subject = trigger.subject();
     let (wanted, what) = match trigger.kind() {
         TriggerKind::Query | TriggerKind::View => (LexiconKind::Query, "a query"),
@@ -67,7 +71,7 @@ pub(super) fn unusual(app: &App, trigger: &Trigger) -> Option<(&'static str, Str
         let message = format!("the script replaces the server's own answer to {subject}");
         return Some(("replaces_built_in", message));
     }
-    match app.registry.get(subject).map(|lexicon| lexicon.kind) {
+    match lexicons.get(subject).map(|lexicon| lexicon.kind) {
         Some(kind) if kind == wanted => None,
         None => Some((
             "no_lexicon",
@@ -90,7 +94,7 @@ pub(super) async fn check_source(app: &App, trigger: Trigger, source: &str) -> R
 }
 
 /// The type of the body that a trigger has.
-pub(super) fn type_of(trigger: &Trigger) -> &'static str {
+pub(in crate::api::admin) fn type_of(trigger: &Trigger) -> &'static str {
     if trigger.kind() == TriggerKind::View { "view" } else { "lua" }
 }
 

@@ -64,7 +64,8 @@ pub async fn handle(
         }
         Err(failure) => (vec![diagnostics::of_failure(&trigger, &source, &failure)], Vec::new()),
     };
-    diagnostics.extend(unusual(&app, &trigger).map(|(kind, message)| Diagnostic::warning(kind, message)));
+    let unusual = unusual(&app.registry.snapshot(), &trigger);
+    diagnostics.extend(unusual.map(|(kind, message)| Diagnostic::warning(kind, message)));
     let variables: Vec<String> =
         script_variables::list(&app.db).await?.into_iter().map(|row| row.key).collect();
     let mut statements = 0;

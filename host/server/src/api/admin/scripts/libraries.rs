@@ -30,22 +30,33 @@ pub(super) async fn check(app: &App, trigger: Trigger, source: &str) -> Result<C
     if checked.script.trigger().kind() != TriggerKind::Library {
         return Ok(Ok(checked));
     }
-    let users = stored.users_of(checked.script.trigger().subject());
-    if users.is_empty() {
-        return Ok(Ok(checked));
-    }
-    let changed = Arc::new(stored.with(Arc::clone(&checked.script)));
-    for user in users {
+    let next = Arc::new(stored.with(Arc::clone(&checked.script)));
+    let broken = broken_user(engine, (&stored, &next), checked.script.trigger().subject(), |_| false).await?;
+    Ok(broken.map_or(Ok(checked), Err))
+}
+
+/// The failure of the first script that requires a library and would not load any more with the `next` scripts. `is_checked`: by
+/// id, those that need not be looked at.
+///
+/// # Errors
+/// When the failure is not that of a script.
+pub(in crate::api::admin) async fn broken_user(
+    engine: &Engine,
+    (stored, next): (&Arc<ScriptSet>, &Arc<ScriptSet>),
+    library: &str,
+    is_checked: impl Fn(&str) -> bool,
+) -> Result<Option<ScriptFailure>, Error> {
+    for user in next.users_of(library).iter().filter(|user| !is_checked(user.trigger().id())) {
         let load = async |others| load(engine, user.trigger().clone(), user.source(), others).await;
         // A script that did not load before is not held against the library.
-        if let Err(failure) = load(&changed).await?
-            && load(&stored).await?.is_ok()
+        if let Err(failure) = load(next).await?
+            && load(stored).await?.is_ok()
         {
             let message = format!("{} would not load any more: {failure}", user.trigger());
-            return Ok(Err(ScriptFailure::new(failure.kind, message)));
+            return Ok(Some(ScriptFailure::new(failure.kind, message)));
         }
     }
-    Ok(Ok(checked))
+    Ok(None)
 }
 
 /// Refuses to delete a library that others require.
@@ -72,7 +83,7 @@ pub(super) async fn check_unused(app: &App, id: &str) -> Result<(), Error> {
 ///
 /// # Errors
 /// When the failure is not that of a script.
-async fn load(
+pub(in crate::api::admin) async fn load(
     engine: &Engine,
     trigger: Trigger,
     source: &str,

@@ -1,14 +1,15 @@
 //! `/admin/scripts`: stores, lists, changes and deletes scripts and views.
 
-mod body;
+pub(super) mod body;
 pub mod check;
 mod diagnostics;
 pub mod dry_run;
-mod libraries;
+pub(super) mod libraries;
+pub mod profile;
 pub mod reindex;
 pub mod revisions;
 pub mod rollout;
-mod setup;
+pub(super) mod setup;
 pub mod types;
 pub mod view;
 
@@ -44,7 +45,8 @@ pub struct SavedScript {
 
 impl SavedScript {
     fn of(app: &App, trigger: &Trigger, row: ScriptRow) -> Self {
-        let warnings = unusual(app, trigger).map(|(_, message)| message).into_iter().collect();
+        let unusual = unusual(&app.registry.snapshot(), trigger);
+        let warnings = unusual.map(|(_, message)| message).into_iter().collect();
         Self { script: row, warnings }
     }
 }
@@ -158,7 +160,7 @@ async fn check_body(app: &App, trigger: &Trigger, body: &str) -> Result<CheckedB
 }
 
 /// Asks for the indexes of a view that is stored: one that was refused needs none. A failure does not undo what is stored.
-async fn request_indexes(app: &App, view: Option<&View>) {
+pub(super) async fn request_indexes(app: &App, view: Option<&View>) {
     if let Some(view) = view
         && let Err(error) = views::request_indexes(&app.db, view).await
     {

@@ -5,7 +5,7 @@ use tokio::sync::MutexGuard;
 use super::libraries::of_script;
 use crate::app::App;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
-use belvedere_scripting::scripts::Invocation;
+use belvedere_scripting::scripts::{Invocation, Services};
 use belvedere_storage::store::scripts;
 use belvedere_web::http::Error;
 
@@ -30,14 +30,25 @@ pub(super) async fn run<'a>(
     if is_stale || stored.is_some_and(|row| row.body == source) {
         return Ok(Some(alone));
     }
-    let runtime = &app.scripting.runtime;
-    let script = Box::pin(runtime.engine.compile(trigger.clone(), source)).await;
-    let ran = Box::pin(runtime.engine.run(&script, Invocation::default(), &runtime.services)).await;
-    match of_script(ran)? {
-        Ok(_) => Ok(Some(alone)),
-        Err(failure) => {
-            let reason = runtime.services.variables.redact(&failure.message);
-            Err(Error::bad_request(format!("the setup failed and was not saved: {reason}")))
-        }
-    }
+    execute(app, trigger, source, &app.scripting.runtime.services).await?;
+    Ok(Some(alone))
+}
+
+/// Runs the body of a setup script. `services`: those with the scripts whose libraries it requires.
+///
+/// # Errors
+/// 400 with the line and the reason when it fails.
+pub(in crate::api::admin) async fn execute(
+    app: &App,
+    trigger: &Trigger,
+    source: &str,
+    services: &Services,
+) -> Result<(), Error> {
+    let engine = &app.scripting.runtime.engine;
+    let script = Box::pin(engine.compile(trigger.clone(), source)).await;
+    let ran = Box::pin(engine.run(&script, Invocation::default(), services)).await;
+    of_script(ran)?.map(|_| ()).map_err(|failure| {
+        let reason = services.variables.redact(&failure.message);
+        Error::bad_request(format!("the setup failed and was not saved: {reason}"))
+    })
 }

@@ -123,6 +123,7 @@ pub async fn create_api_client(
         rate_limit_refill_rate: None,
         created_by: caller.did.to_string(),
         parent: Some((caller.client.id.clone(), caller.did.to_string())),
+        credentials: None,
     };
     let (client, credentials) = new.register(&app).await?;
     app.events.record(Event::ApiClientCreated {

@@ -83,6 +83,31 @@ pub(super) async fn run(options: &Options, config: &Config) -> ExitCode {
     }
 }
 
+/// Whether the tests of an app's scripts pass, if it has any.
+///
+/// # Errors
+/// When they can't run.
+pub(in crate::cli) async fn passes(
+    dir: &Path,
+    lexicons: Option<&Path>,
+    config: &Config,
+) -> anyhow::Result<bool> {
+    if !suite::has_tests(dir, &files::read_folder(dir)?.scripts)? {
+        return Ok(true);
+    }
+    let options = Options {
+        dir: dir.to_owned(),
+        lexicons: lexicons.map(Path::to_owned),
+        filter: None,
+        junit: None,
+        coverage: None,
+        parallel: None,
+        database: None,
+        show_passed: false,
+    };
+    Box::pin(test(&options, config)).await
+}
+
 /// Whether all tests passed.
 ///
 /// # Errors

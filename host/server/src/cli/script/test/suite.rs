@@ -122,6 +122,14 @@ pub(super) async fn read(
     Ok((Suite { cases, libraries: registry }, broken))
 }
 
+/// Whether a folder of scripts has tests.
+///
+/// # Errors
+/// When a file can't be read, or the header of a script is invalid.
+pub(super) fn has_tests(dir: &Path, scripts: &[ScriptFile]) -> anyhow::Result<bool> {
+    Ok(!Sources::read(dir, scripts)?.tests.is_empty())
+}
+
 fn library_id(name: &str) -> String {
     format!("{}:{name}", TriggerKind::Library.as_str())
 }

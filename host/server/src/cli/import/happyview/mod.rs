@@ -1,0 +1,58 @@
+//! `belvedere import happyview`: reads the database of a HappyView instance, and sends what it has to the admin API of a server, which
+//! checks each part as if an operator had entered it. A part that is refused is reported, and the others go on.
+
+mod read;
+mod report;
+mod send;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use self::read::Instance;
+use self::report::Report;
+use self::send::Sender;
+use super::super::remote::Server;
+use super::super::{print_line, status};
+use belvedere_instance::config::Config;
+use belvedere_storage::store::foreign::ForeignDb;
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct Options {
+    /// The database: the path of a SQLite file, or postgres://…; it is only read
+    #[arg(value_name = "FILE or URL")]
+    database: String,
+    #[command(flatten)]
+    server: Server,
+    /// Print what would be copied, and what can't be, without copying it
+    #[arg(long)]
+    dry_run: bool,
+    /// Start no backfills of new record lexicons
+    #[arg(long)]
+    no_backfill: bool,
+}
+
+/// Exit status 0: everything that can be copied was; 1: the server refused a part.
+pub(super) async fn run(options: &Options, config: &Config) -> anyhow::Result<ExitCode> {
+    let mut db = ForeignDb::open(&options.database).await?;
+    let read = Instance::read(&mut db).await;
+    let instance = read.with_context(|| format!("{} can't be read", options.database))?;
+    db.close().await?;
+    let mut report = Report::new(options.dry_run);
+    if options.dry_run {
+        for part in instance.parts(!options.no_backfill) {
+            report.done(part.kind, &part.name);
+        }
+    } else {
+        let sender = Sender::new(&options.server, config)?;
+        for part in instance.parts(!options.no_backfill) {
+            report.add(&part, sender.send(&part).await);
+        }
+    }
+    for left in &instance.left {
+        print_line(&format_args!("not copied: {left}"));
+    }
+    report.print_summary();
+    Ok(status(report.is_complete()))
+}
