@@ -7,6 +7,7 @@ use belvedere_base::clock::Timestamp;
 
 use super::revisions::{Subject, check_base};
 use super::schedules::DROP_SCHEDULE;
+use super::script_recordings::DROP_RECORDING;
 use super::script_revisions::{ADD_DELETED, ADD_SAVED, DROP_DELETED, DROP_OLD, MAX_DELETED, MAX_REVISIONS};
 use super::script_rollouts::{DROP_ROLLOUT, END_ROLLOUT};
 use super::types::{JsonText, to_json_text};
@@ -204,7 +205,7 @@ pub async fn delete(db: &Db, id: &str, deleted_by: Option<&str>, now: Timestamp)
     Ok(in_transaction!(db, |tx| {
         let removed = sqlx::query(sql).bind(id).execute(&mut *tx).await?.rows_affected() > 0;
         if removed {
-            for sql in [DROP_SCHEDULE].into_iter().chain(DROP_ROLLOUT) {
+            for sql in [DROP_SCHEDULE].into_iter().chain(DROP_ROLLOUT).chain(DROP_RECORDING) {
                 sqlx::query(sql).bind(id).execute(&mut *tx).await?;
             }
             add_revision!(tx, ADD_DELETED, id, deleted_by, now);

@@ -4,6 +4,7 @@ mod config;
 mod image;
 mod instance_run;
 mod profiled_guest;
+mod taping;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use config::wasm_config;
 use image::GuestBuild;
 use instance_run::RunReport;
 use profiled_guest::ProfiledGuest;
+use taping::Recording;
 
 use crate::scripts::contract::{self, Contract};
 use crate::scripts::host::tid::TidClock;
@@ -55,6 +57,8 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     runner: Runner<RunState>,
     guest: Guest,
+    /// For runs that are recorded or replayed.
+    taped: Guest,
     profiled: ProfiledGuest,
     instance_permits: InstancePermits,
     memory: MemoryPool,
@@ -79,6 +83,7 @@ impl Engine {
         let wasm = wasmtime::Engine::new(&wasm_config(&config)).map_err(EngineError::Wasm)?;
         let image = image::load(&config.cache_dir, &wasm, GuestBuild::Ordinary).await?;
         let guest = Guest::link(&wasm, &image).map_err(EngineError::Wasm)?;
+        let taped = guest.taped(&wasm).map_err(EngineError::Wasm)?;
         let profiled = ProfiledGuest::new(config.cache_dir, wasm.clone());
         let instance_permits = InstancePermits::new(config.pool_size, config.queue);
         let memory = MemoryPool::new(config.memory);
@@ -88,6 +93,7 @@ impl Engine {
         Ok(Self(Arc::new(Inner {
             runner: Runner::new(wasm, config.processor, instance_run::limit),
             guest,
+            taped,
             profiled,
             instance_permits,
             memory,
@@ -198,7 +204,8 @@ impl Engine {
         };
         let space = named_space::of(&invocation, &info.caller, services).await?;
         let context = context(&info, services, has_session);
-        let state = RunState::new(info, services, Arc::clone(&self.0.tids), session);
+        let mut state = RunState::new(info, services, Arc::clone(&self.0.tids), session);
+        let recording = Recording::begin(services, &mut state);
         let variables = &services.variables;
         let globals = match script.contract {
             Contract::V2 => invocation.globals(variables, space.as_ref()),
@@ -219,7 +226,7 @@ impl Engine {
                 instance.run(store, bytecode, &inputs).await
             })
             .await;
-        let RunReport { result, usage, instructions, profile } = ran?;
+        let RunReport { result, usage, instructions, profile, tape } = ran?;
         let bytes = result.as_ref().map_or(0, |returned| returned.body.len());
         if let large @ 1.. = bytes.saturating_sub(limits::FREE_ANSWER_BYTES) {
             self.0.answer_buckets.charge(&tenant, large as u64, services.clock.now());
@@ -227,6 +234,10 @@ impl Engine {
         let returned =
             result.and_then(|returned| instance_run::check_result(&returned.body).map(|()| returned));
         let returned = returned.map_err(|failure| contract.failure(failure.located(&script.trigger)));
+        if let Some(recording) = recording {
+            let result = (taping::recorded(returned.as_ref()), instructions);
+            recording.keep(script, services, inputs, tape, result);
+        }
         let has_caller = matches!(kind, TriggerKind::Query | TriggerKind::Procedure);
         let failed = returned.as_ref().is_err_and(|failure| !(has_caller && failure.is_intended()));
         let took = started.elapsed();
@@ -278,7 +289,11 @@ impl Engine {
             &mut wasmtime::Store<RunState>,
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
     ) -> Result<RunReport<T>, ScriptFailure> {
-        let guest = if state.is_profiled() { self.0.profiled.get().await? } else { &self.0.guest };
+        let guest = match &state.tape {
+            Some(_) => &self.0.taped,
+            None if state.is_profiled() => self.0.profiled.get().await?,
+            None => &self.0.guest,
+        };
         let (tenant, lineage) = (state.tenant().clone(), state.lineage().clone());
         let entered = self.0.instance_permits.enter(&tenant, lineage.depth(), lineage.time_left()).await;
         let _permit = entered.map_err(instance_run::no_instance)?;
