@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_scripting::scripts::{ChosenRecording, RunRecorder, UnmaskedRun, mask};
-use belvedere_storage::store::StoreError;
 use belvedere_storage::store::script_recordings::{self as store, NewRun, RecordingRow};
+use belvedere_storage::store::{Db, StoreError};
 
 /// Runs and ended recordings are kept for so long.
 const KEEP: Duration = Duration::from_hours(7 * 24);
@@ -29,8 +29,7 @@ type Written = HashMap<String, usize>;
 impl App {
     /// Reloads the recordings of the store.
     pub(super) async fn reload_recordings(&self) -> Result<(), StoreError> {
-        load(&self.scripting.recorder, &store::list(&self.db).await?);
-        Ok(())
+        load(&self.scripting.recorder, &self.db).await
     }
 
     /// Stores recorded runs until the server drains.
@@ -102,10 +101,10 @@ fn count(outcome: &'static str, runs: usize) {
 }
 
 /// Gives the recorder the recordings of the store.
-pub(super) fn load(recorder: &RunRecorder, rows: &[RecordingRow]) {
-    recorder.replace(rows.iter().map(|row| {
+pub(super) async fn load(recorder: &RunRecorder, db: &Db) -> Result<(), StoreError> {
+    let chosen = |row: RecordingRow| {
         let percent = u64::try_from(row.percent).unwrap_or_default();
-        let chosen = ChosenRecording { percent, until: row.until, started_at: row.started_at };
-        (row.script_id.clone(), chosen)
-    }));
+        (row.script_id, ChosenRecording { percent, until: row.until, started_at: row.started_at })
+    };
+    recorder.reload(async || Ok(store::list(db).await?.into_iter().map(chosen).collect())).await
 }

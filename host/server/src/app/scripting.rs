@@ -28,7 +28,6 @@ use belvedere_scripting::scripts::{
     ServerIndex, ServerLabels, ServerLog, ServerPlugins, Services, UnmaskedRun, Variables, Xrpc,
 };
 use belvedere_scripting::views::Views;
-use belvedere_storage::store::script_recordings;
 use belvedere_wasm::sandbox::MemoryPool;
 
 #[derive(Debug)]
@@ -123,8 +122,7 @@ impl Scripting {
         views.reload(db).await.map_err(|error| startup.store_error(error))?;
         let (recorder, recorded) = RunRecorder::new();
         let recorder = Arc::new(recorder);
-        let recordings = script_recordings::list(db).await.map_err(|error| startup.store_error(error))?;
-        recordings::load(&recorder, &recordings);
+        recordings::load(&recorder, db).await.map_err(|error| startup.store_error(error))?;
         let services = Services::new(index, log, clock.clone(), random.clone())
             .with_variables(variables)
             .with_recorder(Arc::clone(&recorder))

@@ -60,12 +60,18 @@ impl RunRecorder {
         (Self { chosen: Reloadable::default(), queue }, receiver)
     }
 
-    /// Replaces the scripts whose runs are recorded.
-    pub fn replace(&self, recordings: impl IntoIterator<Item = (String, ChosenRecording)>) {
-        let chosen = recordings
-            .into_iter()
-            .map(|(trigger, recording)| (trigger.into(), Chosen { recording, runs: AtomicU64::new(0) }));
-        self.chosen.store(chosen.collect());
+    /// Replaces the scripts whose runs are recorded by what `read` returns.
+    ///
+    /// # Errors
+    /// Those of `read`; then they stay.
+    pub async fn reload<E>(
+        &self,
+        read: impl AsyncFnOnce() -> Result<Vec<(String, ChosenRecording)>, E>,
+    ) -> Result<(), E> {
+        let chosen = |(trigger, recording): (String, ChosenRecording)| {
+            (Arc::<str>::from(trigger), Chosen { recording, runs: AtomicU64::new(0) })
+        };
+        self.chosen.reload(async |_| Ok(read().await?.into_iter().map(chosen).collect())).await
     }
 
     /// The start of the recording, if the run that begins now is one of those that it has.
@@ -97,12 +103,13 @@ impl RunRecorder {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_part_of_the_runs_is_recorded_until_the_end() {
+    #[tokio::test]
+    async fn a_part_of_the_runs_is_recorded_until_the_end() {
         let (recorder, _receiver) = RunRecorder::new();
         assert_eq!(recorder.takes("job.run:x", Timestamp(0)), None);
         let recording = ChosenRecording { percent: 10, until: Timestamp(100), started_at: Timestamp(1) };
-        recorder.replace([("xrpc.query:a.b.c".to_owned(), recording)]);
+        let chosen = async || Ok::<_, ()>(vec![("xrpc.query:a.b.c".to_owned(), recording)]);
+        recorder.reload(chosen).await.unwrap();
         let taken =
             |at| (0..1_000).filter(|_| recorder.takes("xrpc.query:a.b.c", Timestamp(at)).is_some()).count();
         assert!((99..=101).contains(&taken(99)));
