@@ -204,8 +204,8 @@ impl Engine {
         };
         let space = named_space::of(&invocation, &info.caller, services).await?;
         let context = context(&info, services, has_session);
-        let mut state = RunState::new(info, services, Arc::clone(&self.0.tids), session);
-        let recording = Recording::begin(services, &mut state);
+        let state = RunState::new(info, services, Arc::clone(&self.0.tids), session);
+        let (state, recording) = Recording::begin(services, state);
         let variables = &services.variables;
         let globals = match script.contract {
             Contract::V2 => invocation.globals(variables, space.as_ref()),

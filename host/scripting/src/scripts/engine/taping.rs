@@ -21,15 +21,16 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// The recording of a run that begins now, if it is recorded: no dry run, no job, no profiled run.
-    pub(super) fn begin(services: &Services, state: &mut RunState) -> Option<Self> {
-        let recorder = services.recorder.as_ref()?;
-        if services.effects.dry_run().is_some() || state.factor() > 1 || state.is_profiled() {
-            return None;
+    /// The recording of a run that begins now, if it is recorded: no dry run, no job, no profiled run. The state is passed on, because
+    /// one that was borrowed would take its size in the future of the run.
+    pub(super) fn begin(services: &Services, mut state: RunState) -> (RunState, Option<Self>) {
+        let is_other = services.effects.dry_run().is_some() || state.factor() > 1 || state.is_profiled();
+        let recorder = services.recorder.as_ref().filter(|_| !is_other);
+        let started_at = recorder.and_then(|recorder| recorder.takes(state.trigger(), services.clock.now()));
+        if started_at.is_some() {
+            state.tape = Some(Box::new(Tape::Recording(Recorder::default())));
         }
-        let started_at = recorder.takes(state.trigger(), services.clock.now())?;
-        state.tape = Some(Box::new(Tape::Recording(Recorder::default())));
-        Some(Self { started_at })
+        (state, started_at.map(|started_at| Self { started_at }))
     }
 
     /// Hands the run over that has ended.
