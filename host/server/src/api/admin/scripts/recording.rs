@@ -75,7 +75,7 @@ pub async fn set(app: Arc<App>, admin: Admin, request: WithBody<RecordingRequest
         return Err(Error::not_found("script not found"));
     }
     let now = app.clock.now();
-    let window = Duration::from_secs(u64::from(minutes) * 60);
+    let window = Duration::from_mins(u64::from(minutes));
     let row = RecordingRow {
         script_id: id.to_owned(),
         percent,
