@@ -1664,7 +1664,8 @@ export const scriptReplay = {
   replay: 'Replay',
   noRuns: 'No run is recorded yet.',
   identical: (identical: string, runs: string) => `${identical} of ${runs} runs are identical.`,
-  skipped: (runs: string) => `${runs} can’t be replayed: they are of another version of the server or of the script API.`,
+  skipped: (runs: string) =>
+    `${runs} can’t be replayed: they are of another version of the server or of the script API.`,
   incomplete: 'Not all runs were replayed: it took too long.',
   took: (time: string) => `It took ${time}.`,
   mean: 'Mean instructions',
