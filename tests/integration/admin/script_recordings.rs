@@ -111,10 +111,13 @@ async fn no_secret_is_stored(world: World) {
     server.upload(query_lexicon(LIST), None).await;
     let variable = json!({ "key": "SECRET", "value": format!("{MARK}-variable") });
     assert!(server.admin(Method::POST, "/admin/script-variables", Some(&variable)).await.status.is_success());
-    let source = format!(
-        "function handle() local v = env.SECRET local r = db.raw('SELECT $1 AS x', {{ v }}) return {{ v = v, token = params.token, jwt = 'x', n = #r, cookie = params.session_cookie, raw = db.raw('SELECT $1 AS x', {{ params.token }}) }} end"
-    );
-    server.bind(LIST, &source).await;
+    let source = "function handle()
+        local v = env.SECRET
+        local r = db.raw('SELECT $1 AS x', { v })
+        local token = db.raw('SELECT $1 AS x', { params.token })
+        return { v = v, token = params.token, n = #r, cookie = params.session_cookie, raw = token }
+    end";
+    server.bind(LIST, source).await;
     assert_eq!(send(server, Method::PUT, "recording", json!({})).await.status, 200);
     let query = format!("{LIST}?token={MARK}-token&session_cookie={MARK}-cookie&q=plain");
     let answer = server.xrpc(&query).await;
