@@ -31,7 +31,7 @@ fn recording(id: &str, started_at: i64) -> RecordingRow {
 
 fn run(id: &str, started_at: i64, recorded_at: i64, bytes: usize) -> NewRun {
     let (started_at, recorded_at) = (Timestamp(started_at), Timestamp(recorded_at));
-    NewRun { script_id: id.to_owned(), started_at, recorded_at, data: vec![0, 255].repeat(bytes / 2) }
+    NewRun { script_id: id.to_owned(), started_at, recorded_at, data: [0, 255].repeat(bytes / 2) }
 }
 
 async fn runs_belong_to_the_recording_that_goes_on(db: TestDb) {
