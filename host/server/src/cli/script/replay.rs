@@ -103,7 +103,8 @@ fn summary(report: &Value) -> String {
             _ => format!("did not ask for {place}"),
         };
         let write = if group["is_write"] == true { " (a write)" } else { "" };
-        lines.push(format!("{:>7}  {what}{write}: {}", group["runs"], text("example")));
+        let runs = group["runs"].as_u64().unwrap_or_default();
+        lines.push(format!("{runs:>7}  {what}{write}: {}", text("example")));
     }
     if report["is_complete"] == false {
         lines.push("not all runs were replayed: it took too long".to_owned());

@@ -1,4 +1,4 @@
-//! `POST /admin/scripts/{id}/replay`: runs a body on the recorded runs of a script, without effects, and compares.
+//! Replays the recorded runs of a script on another body.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
