@@ -1518,6 +1518,7 @@ export const scripts = {
   history: 'History',
   cost: 'Cost',
   rollout: 'Rollout',
+  replay: 'Replay',
   reference: 'What it can use',
   reindex: 'Run on stored records…',
   reindexTitle: (collection: string) => `Run the script on all stored records of ${collection}?`,
@@ -1646,6 +1647,46 @@ export const scriptRollout = {
   ended: 'All callers run the saved body.',
   promote: 'Promote',
   promoted: 'The new body is saved.',
+}
+
+export const scriptReplay = {
+  none: 'Runs of this script are not recorded.',
+  recordText:
+    'Keeps the inputs, the server’s answers and the results of runs for a week, without secrets. The text in the editor can run on them, without effects.',
+  percent: 'Percent of runs',
+  minutes: 'Minutes',
+  record: 'Record',
+  again: 'Record again',
+  started: 'Runs are recorded.',
+  remove: 'Remove the runs',
+  removed: 'The recorded runs are removed.',
+  going: (percent: number) => `${percent} % of runs are recorded until`,
+  ended: 'Recorded until',
+  stored: (runs: string, size: string) => `${runs} runs, ${size}`,
+  runs: 'Newest runs',
+  replay: 'Replay',
+  noRuns: 'No run is recorded yet.',
+  identical: (identical: string, runs: string) => `${identical} of ${runs} runs are identical.`,
+  skipped: (runs: string) =>
+    `${runs} can’t be replayed: they are of another version of the server or of the script API.`,
+  incomplete: 'Not all runs were replayed: it took too long.',
+  took: (time: string) => `It took ${time}.`,
+  mean: 'Mean instructions',
+  max: 'Most instructions',
+  recorded: 'Recorded',
+  replayed: 'Replayed',
+  measure: 'Measure',
+  kind: 'Difference',
+  count: 'Runs',
+  example: 'Example',
+  differences: 'Differences',
+  kinds: {
+    answer: 'Other answer',
+    error: 'Other error',
+    asked: 'Asks for',
+    not_asked: 'Does not ask for',
+  } as Record<string, string>,
+  write: 'write',
 }
 
 export const scriptReference = {

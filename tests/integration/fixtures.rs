@@ -86,6 +86,18 @@ impl World {
         db.close().await;
     }
 
+    /// The recorded runs of scripts as they are stored.
+    pub async fn recorded(&self) -> Vec<Vec<u8>> {
+        let sql = "SELECT data FROM recorded_runs ORDER BY id";
+        let db = Db::open(&self.database, 1).await.unwrap();
+        let rows: Vec<(Vec<u8>,)> = match &db {
+            Db::Sqlite(db) => sqlx::query_as(sql).fetch_all(&db.writer).await.unwrap(),
+            Db::Postgres(db) => sqlx::query_as(sql).fetch_all(&db.pool).await.unwrap(),
+        };
+        db.close().await;
+        rows.into_iter().map(|(data,)| data).collect()
+    }
+
     /// Uploads the record lexicon of notes and a query over them.
     pub async fn with_notes(self) -> Self {
         self.server.upload(record_lexicon(NOTES), None).await;

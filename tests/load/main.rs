@@ -5,7 +5,7 @@
 //! a plain loop through sqlx over the same rows. Figures are per second of the server's CPU time (and of the
 //! database's, on PostgreSQL), so that other load on the machine changes them little. Uses loopback only.
 //!
-//! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|foreign|sessions|spaces|backfill|all] [--records N] [--seconds N] [--only TEXT]`
+//! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|foreign|sessions|spaces|replay|backfill|all] [--records N] [--seconds N] [--only TEXT]`
 //! `cargo bench --bench load -- versions PATH [sqlite|postgres|all]`: another build of the server, beside this one.
 //! `cargo bench --bench load -- apps [--records N] [--only sqlite|postgres] [--page TEXT] [--url URL]`: the example apps on a large index; with a
 //! database of an earlier run, on its records.
@@ -23,6 +23,7 @@ mod fairness;
 mod foreign;
 mod http;
 mod neighbours;
+mod replay;
 mod report;
 mod scale;
 mod server;
@@ -162,9 +163,21 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
         spaces.push(spaces::measure("SQLite", [&here.url, &here.baseline_url]).await?);
         spaces.push(spaces::measure("PostgreSQL", [&apart.url, &apart.baseline_url]).await?);
     }
+    let mut replays = Vec::new();
+    if matches!(which, "all" | "replay") {
+        let directory = tempfile::tempdir()?;
+        replays.push(replay::measure("SQLite", &sqlite(directory.path()).url).await?);
+        replays.push(replay::measure("PostgreSQL", &postgres().await?.url).await?);
+    }
     println!("\n{}", report::machine());
     for table in tables {
         println!("\n{table}");
+    }
+    if !replays.is_empty() {
+        println!("\n{}", replay::HEAD);
+        for row in &replays {
+            println!("{row}");
+        }
     }
     if !spaces.is_empty() {
         println!("\n{}", spaces::HEAD);

@@ -29,6 +29,7 @@ mod script_variables;
 mod script_dry_run;
 mod schedules;
 mod script_libraries;
+mod script_recordings;
 mod script_reindex;
 mod script_revisions;
 mod script_rollouts;

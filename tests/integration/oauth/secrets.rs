@@ -15,6 +15,14 @@ use crate::support::process;
 
 const PUT: &str = "com.example.putNote";
 
+/// A procedure whose runs are recorded. It uses a script variable, the caller's session and a secret of its input.
+const SCRIPT: &str = "function handle()
+    local note = Record('com.example.note', { text = input.text })
+    note:save()
+    local rows = db.raw('SELECT $1 AS a, $2 AS b', { env.KEY .. '/recorded', input.password })
+    return { uri = note._uri, key = env.KEY, rows = rows }
+end";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn secrets_are_not_leaked() {
     let (url, directory) = sqlite_url();
@@ -29,6 +37,16 @@ async fn secrets_are_not_leaked() {
     server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
     let mut secrets = vec![("admin key", server.admin_key.clone())];
 
+    let variable = json!({ "key": "KEY", "value": "m4rk3r of/a variable" });
+    assert!(server.admin(Method::POST, "/admin/script-variables", Some(&variable)).await.status.is_success());
+    let trigger = format!("xrpc.procedure:{PUT}");
+    server.bind_to(&trigger, SCRIPT).await;
+    let recording = format!("/admin/scripts/{}/recording", trigger.replace(':', "%3A"));
+    assert_eq!(server.admin(Method::PUT, &recording, Some(&json!({}))).await.status, 200);
+    secrets.push(("variable", "m4rk3r of/a variable".to_owned()));
+    secrets.push(("variable in an address", "m4rk3r%20of%2Fa".to_owned()));
+    secrets.push(("password", "m4rk3r-password".to_owned()));
+
     // A session that writes, is renewed, and is refused.
     let app = App::confidential(&server, "one").await;
     let device = app.device(&server, &pds, ALICE, json!({})).await;
@@ -39,8 +57,17 @@ async fn secrets_are_not_leaked() {
         belvedere_protocol::crypto::jwk::private_jwk(&device.key).unwrap()["d"].as_str().unwrap().to_owned(),
     ));
     let path = format!("/xrpc/{PUT}");
-    let write =
-        async || device.request(&server, Method::POST, &path, Some(&json!({ "text": "a" }))).await.status;
+    let write = async || {
+        device
+            .request(
+                &server,
+                Method::POST,
+                &path,
+                Some(&json!({ "text": "a", "password": "m4rk3r-password" })),
+            )
+            .await
+            .status
+    };
     assert_eq!(write().await, 200);
     pds.expire_all();
     assert_eq!(write().await, 200);
@@ -58,6 +85,11 @@ async fn secrets_are_not_leaked() {
     let proof = device.proof(&server, &Method::GET, "/xrpc/com.example.other");
     device.send(&server, Method::POST, &path, &proof, Some(&json!({}))).await;
     secrets.push(("a proof", proof));
+
+    let written = async |server: &Instance| {
+        server.admin(Method::GET, &recording, None).await.body["runs"].as_u64() >= Some(2)
+    };
+    server.eventually("the runs are recorded", written).await;
 
     // A login and an invite.
     let begun = server.request(Method::GET, &format!("/auth/login?handle={OPERATOR}"), &[], None).await;
@@ -101,6 +133,10 @@ async fn secrets_are_not_leaked() {
         ));
     }
     assert!(places.len() > 3, "the database is among them");
+    assert!(
+        places.iter().any(|(_, text)| text.contains("KEYKEY KE/Y KEYKEYKE/recorded")),
+        "and the recorded runs"
+    );
     for (what, secret) in &secrets {
         assert!(secret.len() > 6, "{what}: {secret}");
         for (place, text) in &places {

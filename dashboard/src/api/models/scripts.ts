@@ -14,4 +14,6 @@ export type ProfilePlace = Schema<'ProfilePlace'>
 export type Revision = Schema<'ScriptRevision'>
 export type FullRevision = Get<'/admin/scripts/{id}/revisions/{revision}'>
 export type Rollout = Get<'/admin/scripts/{id}/rollout'>
+export type Recording = Get<'/admin/scripts/{id}/recording'>
+export type ReplayReport = Post<'/admin/scripts/{id}/replay'>
 export type DeletedScript = Get<'/admin/scripts/deleted'>['scripts'][number]

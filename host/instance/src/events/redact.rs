@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 /// Shorter values are not hidden: they may be any word of a text, and are not treated as secrets.
-const MIN_BYTES: usize = 6;
+pub const MIN_BYTES: usize = 6;
 
 /// Replaces a redacted value.
 const REDACTED: &str = "[redacted]";
@@ -91,7 +91,8 @@ pub fn replace_values<'t, 'v>(
     text
 }
 
-fn is_secret(name: &str) -> bool {
+/// Whether a field, a parameter or a header of this name is secret.
+pub fn is_secret(name: &str) -> bool {
     let name: String =
         name.chars().filter(|c| !matches!(c, '-' | '_')).map(|c| c.to_ascii_lowercase()).collect();
     SECRET_NAMES.iter().any(|secret| name.contains(secret))

@@ -49,6 +49,11 @@ events! {
     "script.updated" Info ScriptUpdated { actor, trigger, script_type } actor, trigger, { script_type };
     /// An admin has removed a script.
     "script.deleted" Info ScriptDeleted { actor, trigger } actor, trigger, {};
+    /// An admin has begun to record runs of a script, or has changed how many and until when.
+    "script.recording_started" Info ScriptRecordingStarted { actor, trigger, percent: i64, until: Timestamp }
+        actor, trigger, { percent, until };
+    /// An admin has ended a recording and removed its runs.
+    "script.recording_deleted" Info ScriptRecordingDeleted { actor, trigger } actor, trigger, {};
     /// An admin has begun to let some callers run a candidate for a script's body.
     "script.rollout_started" Info ScriptRolloutStarted { actor, trigger, revision: i64, percent: i64 }
         actor, trigger, { revision, percent };

@@ -23,5 +23,7 @@ wasmtime::component::bindgen!({
         default: trappable,
     },
     exports: { default: async },
+    // Recorded runs keep what crosses the contract.
+    additional_derives: [serde::Serialize, serde::Deserialize],
     trappable_error_type: { "belvedere:script/types.fault" => Refusal },
 });

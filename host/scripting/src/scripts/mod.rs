@@ -20,6 +20,7 @@ pub mod limits;
 pub mod mentions;
 mod profile;
 mod raised;
+mod recording;
 mod runtime;
 mod schedule;
 mod scheduling;
@@ -33,6 +34,10 @@ pub use engine::{CheckedScript, Engine, EngineConfig, EngineError, prepare};
 pub use failure::{FailureAnswer, FailureKind, ScriptFailure};
 pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent};
 pub use profile::{ProfileCost, ProfileLine, ProfilePlace, RunProfile, SampledProfile};
+pub use recording::{
+    ChosenRecording, Difference, DifferenceKind, RecordedRun, Replayed, Replayer, RunRecorder, UnmaskedRun,
+    mask,
+};
 pub use registry::{
     CompiledScript, OutputSample, Rollout, ScriptRegistry, ScriptSet, TallySnapshot, rollout_caller,
 };

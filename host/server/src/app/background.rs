@@ -50,6 +50,7 @@ impl App {
         self.tasks.spawn(advice::run(db.clone(), clock.clone(), limit, drain.clone()));
         self.tasks.spawn(Arc::clone(self).keep_history());
         self.tasks.spawn(Arc::clone(self).compare_rollouts());
+        self.tasks.spawn(Arc::clone(self).store_recordings());
         self.tasks.spawn(Arc::clone(self).follow_changes());
         let (replicated, ending) = (db.clone(), drain.clone());
         self.tasks.spawn(async move { replicated.watch_replicas(ending).await });

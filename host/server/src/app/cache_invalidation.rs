@@ -157,6 +157,7 @@ impl App {
             Topic::Scripts => {
                 self.collect();
                 self.scripting.runtime.scripts.reload(&self.scripting.runtime.engine, db).await?;
+                self.reload_recordings().await?;
                 self.scripting.views.reload(db).await
             }
             Topic::Script(trigger) => {
@@ -164,6 +165,7 @@ impl App {
                     return self.scripting.views.reload(db).await;
                 }
                 self.collect();
+                self.reload_recordings().await?;
                 self.scripting.runtime.scripts.reload_one(&self.scripting.runtime.engine, db, trigger).await
             }
             Topic::ScriptVariables => {

@@ -12,6 +12,7 @@ mod observer;
 mod open;
 mod plugins;
 mod record_exports;
+mod recordings;
 mod rollouts;
 mod scripting;
 mod service_identity;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use super::open::{StartError, engine_config};
 use super::plugins::PluginParts;
+use super::recordings;
 use super::stand_ins::Outside;
 use super::startup::Startup;
 use crate::access::{Buckets, ScriptLookUps};
@@ -23,8 +24,8 @@ use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_instance::settings::Settings;
 use belvedere_instance::spaces::Spaces;
 use belvedere_scripting::scripts::{
-    Engine, EngineConfig, LogSink, OutboundHttp, Profiles, ScriptRegistry, ScriptRuntime, ServerIndex,
-    ServerLabels, ServerLog, ServerPlugins, Services, Variables, Xrpc,
+    Engine, EngineConfig, LogSink, OutboundHttp, Profiles, RunRecorder, ScriptRegistry, ScriptRuntime,
+    ServerIndex, ServerLabels, ServerLog, ServerPlugins, Services, UnmaskedRun, Variables, Xrpc,
 };
 use belvedere_scripting::views::Views;
 use belvedere_wasm::sandbox::MemoryPool;
@@ -46,6 +47,10 @@ pub struct Scripting {
     pub views: Views,
     /// The profiles of accounts, for views.
     pub profiles: Arc<Profiles>,
+    /// Chooses the runs that are recorded.
+    pub recorder: Arc<RunRecorder>,
+    /// The recorded runs, for the task that stores them.
+    pub(super) recorded: std::sync::Mutex<Option<mpsc::Receiver<UnmaskedRun>>>,
 }
 
 /// Dry runs at once: they are made by hand, and must leave the instances of the guest to requests and events.
@@ -115,8 +120,12 @@ impl Scripting {
         let profiles = Arc::new(profiles);
         let views = Views::default();
         views.reload(db).await.map_err(|error| startup.store_error(error))?;
+        let (recorder, recorded) = RunRecorder::new();
+        let recorder = Arc::new(recorder);
+        recordings::load(&recorder, db).await.map_err(|error| startup.store_error(error))?;
         let services = Services::new(index, log, clock.clone(), random.clone())
             .with_variables(variables)
+            .with_recorder(Arc::clone(&recorder))
             .with_scripts(Arc::clone(&scripts))
             .with_web(web.clone())
             .with_xrpc(xrpc)
@@ -137,7 +146,9 @@ impl Scripting {
         let runtime = ScriptRuntime { engine, scripts, services };
         let events = EventScripts::new(runtime.clone(), events.clone(), db.clone());
         let dry_runs = Semaphore::new(MAX_DRY_RUNS);
-        Ok(Self { runtime, web, events, jobs, dry_runs, setups: Mutex::default(), views, profiles })
+        let recorded = std::sync::Mutex::new(Some(recorded));
+        let setups = Mutex::default();
+        Ok(Self { runtime, web, events, jobs, dry_runs, setups, views, profiles, recorder, recorded })
     }
 
     /// The workers that run background jobs.

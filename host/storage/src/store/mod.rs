@@ -75,6 +75,7 @@ pub mod revocations;
 mod read_cost;
 mod reads;
 mod scans;
+pub mod script_recordings;
 pub mod script_revisions;
 pub mod script_rollouts;
 pub mod script_sql;

@@ -7,6 +7,7 @@ use belvedere_base::clock::Timestamp;
 
 use super::revisions::{Subject, check_base};
 use super::schedules::DROP_SCHEDULE;
+use super::script_recordings::DROP_RECORDING;
 use super::script_revisions::ADD_SAVED;
 use super::script_rollouts::{DROP_ROLLOUT, END_ROLLOUT};
 use super::types::{JsonText, to_json_text};
@@ -236,7 +237,8 @@ pub async fn patch(
 }
 
 /// Removes what belongs to a script that is deleted. Parameter: its id.
-pub(super) const DROP_WITH_SCRIPT: [&str; 3] = [DROP_SCHEDULE, DROP_ROLLOUT[0], DROP_ROLLOUT[1]];
+pub(super) const DROP_WITH_SCRIPT: [&str; 5] =
+    [DROP_SCHEDULE, DROP_ROLLOUT[0], DROP_ROLLOUT[1], DROP_RECORDING[0], DROP_RECORDING[1]];
 
 /// Removes a script within a transaction: `false` when there is none.
 macro_rules! remove {

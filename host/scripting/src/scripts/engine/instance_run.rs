@@ -13,6 +13,7 @@ use crate::scripts::host::{Guest, Instance, InstructionsExhausted, RunState};
 use crate::scripts::invocation::Usage;
 use crate::scripts::limits;
 use crate::scripts::profile::RunProfile;
+use crate::scripts::recording::Tape;
 use crate::scripts::scheduling::Lineage;
 use belvedere_wasm::sandbox::{RunBounds, RunEnd, RunLimits, RunMemory, RunStore, Runner};
 use belvedere_web::fair_share::Full;
@@ -68,6 +69,7 @@ pub(in crate::scripts) struct RunReport<T> {
     pub(in crate::scripts) instructions: Option<u32>,
     /// For observers that want profiles.
     pub(in crate::scripts) profile: Option<RunProfile>,
+    pub(in crate::scripts) tape: Option<Box<Tape>>,
 }
 
 /// Sets the fuel of a run, and how much of it a run may burn before it yields.
@@ -125,12 +127,13 @@ pub(in crate::scripts) async fn within_limits<T>(
         dry_run.set_usage(DryRunUsage { instructions, fuel: usage.fuel, guest_time, host_calls });
         dry_run.set_profile(profile.take());
     }
+    let tape = store.data_mut().tape.take();
     let result = match ended {
         Ok(returned) => returned,
         Err(failure) if failure.line.is_some() || failure.kind == FailureKind::Internal => Err(failure),
         Err(failure) => Err(ScriptFailure { line: guest.script_line(store).await, ..failure }),
     };
-    RunReport { result, usage, instructions, profile }
+    RunReport { result, usage, instructions, profile, tape }
 }
 
 /// The failure of a run that was stopped because it computed for longer than one of its bounds.

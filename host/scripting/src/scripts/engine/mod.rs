@@ -4,6 +4,7 @@ mod config;
 mod image;
 mod instance_run;
 mod profiled_guest;
+mod taping;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use config::wasm_config;
 use image::GuestBuild;
 use instance_run::RunReport;
 use profiled_guest::ProfiledGuest;
+use taping::Recording;
 
 use crate::scripts::contract::{self, Contract};
 use crate::scripts::host::tid::TidClock;
@@ -56,6 +58,8 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     runner: Runner<RunState>,
     guest: Guest,
+    /// For runs that are recorded or replayed.
+    taped: Guest,
     profiled: ProfiledGuest,
     instance_permits: InstancePermits,
     memory: MemoryPool,
@@ -82,6 +86,7 @@ impl Engine {
         let wasm = wasmtime::Engine::new(&wasm_config(&config)).map_err(EngineError::Wasm)?;
         let image = image::load(&config.cache_dir, &wasm, GuestBuild::Ordinary).await?;
         let guest = Guest::link(&wasm, &image).map_err(EngineError::Wasm)?;
+        let taped = guest.taped(&wasm).map_err(EngineError::Wasm)?;
         let profiled = ProfiledGuest::new(config.cache_dir, wasm.clone());
         let instance_permits = InstancePermits::new(config.pool_size, config.queue);
         let memory = MemoryPool::new(config.memory);
@@ -92,6 +97,7 @@ impl Engine {
         let engine = Self(Arc::new(Inner {
             runner: Runner::new(wasm, config.processor, instance_run::limit),
             guest,
+            taped,
             profiled,
             instance_permits,
             memory,
@@ -222,6 +228,7 @@ impl Engine {
         let seed = services.random.u64();
         let is_sampled = self.is_sampled(seed, kind, services);
         let state = RunState::new(info, services, Arc::clone(&self.0.tids), session, is_sampled);
+        let (state, recording) = Recording::begin(services, state);
         let variables = &services.variables;
         let globals = match script.contract {
             Contract::V2 => invocation.globals(variables, space.as_ref()),
@@ -242,7 +249,7 @@ impl Engine {
                 instance.run(store, bytecode, &inputs).await
             })
             .await;
-        let RunReport { result, usage, instructions, profile } = ran?;
+        let RunReport { result, usage, instructions, profile, tape } = ran?;
         if let Some(profile) = profile.as_ref().filter(|_| is_sampled) {
             script.profiles.add(profile, services.clock.now());
         }
@@ -253,6 +260,10 @@ impl Engine {
         let returned =
             result.and_then(|returned| instance_run::check_result(&returned.body).map(|()| returned));
         let returned = returned.map_err(|failure| contract.failure(failure.located(&script.trigger)));
+        if let Some(recording) = recording {
+            let result = (taping::recorded(returned.as_ref()), instructions);
+            recording.keep(script, services, inputs, tape, result);
+        }
         let has_caller = matches!(kind, TriggerKind::Query | TriggerKind::Procedure);
         let failed = returned.as_ref().is_err_and(|failure| !(has_caller && failure.is_intended()));
         let took = started.elapsed();
@@ -304,7 +315,11 @@ impl Engine {
             &mut wasmtime::Store<RunState>,
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
     ) -> Result<RunReport<T>, ScriptFailure> {
-        let guest = if state.is_profiled() { self.0.profiled.get().await? } else { &self.0.guest };
+        let guest = match &state.tape {
+            Some(_) => &self.0.taped,
+            None if state.is_profiled() => self.0.profiled.get().await?,
+            None => &self.0.guest,
+        };
         let (tenant, lineage) = (state.tenant().clone(), state.lineage().clone());
         let entered = self.0.instance_permits.enter(&tenant, lineage.depth(), lineage.time_left()).await;
         let _permit = entered.map_err(instance_run::no_instance)?;

@@ -7,6 +7,7 @@ use wasmtime::{Engine, Result, Store};
 use super::plugins;
 use super::state::RunState;
 use super::stopped_guest::StoppedGuest;
+use super::taped;
 use crate::scripts::bindings::belvedere::script::types::{
     Failure, FailureKind as Kind, Field as WitField, Raised, Shape as WitShape,
 };
@@ -61,6 +62,14 @@ impl Guest {
     pub(in crate::scripts) fn link(engine: &Engine, component: &Component) -> Result<Self> {
         let pre = linker(engine)?.instantiate_pre(component)?;
         Ok(Self { indices: GuestIndices::new(&pre)?, pre, stopped: StoppedGuest::new(engine)? })
+    }
+
+    /// The same guest with the imports of runs that are recorded or replayed.
+    pub(in crate::scripts) fn taped(&self, engine: &Engine) -> Result<Self> {
+        let mut linker = Linker::new(engine);
+        taped::link(&mut linker)?;
+        let pre = linker.instantiate_pre(self.pre.component())?;
+        Ok(Self { indices: GuestIndices::new(&pre)?, pre, stopped: self.stopped.clone() })
     }
 
     /// The guest, ready to be instantiated.

@@ -24,7 +24,7 @@ use belvedere_base::error_text::cut;
 use belvedere_protocol::trigger::TriggerKind;
 
 /// The interface, as the guest imports it.
-const INTERFACE: &str = "belvedere:script/plugins@0.1.0";
+pub(super) const INTERFACE: &str = "belvedere:script/plugins@0.1.0";
 
 /// Links `call` so that it reduces the run's fuel, which the bindings' functions can't reach, in place of theirs.
 pub(super) fn link(linker: &mut Linker<RunState>) -> wasmtime::Result<()> {
@@ -32,17 +32,25 @@ pub(super) fn link(linker: &mut Linker<RunState>) -> wasmtime::Result<()> {
     linker.instance(INTERFACE)?.func_wrap_async(
         "call",
         |mut store: StoreContextMut<'_, RunState>, (plugin, function, args): (String, String, Vec<u8>)| {
-            Box::new(async move {
-                let mut left = store.get_fuel()?;
-                let answer = call(store.data_mut(), left, plugin, function, args).await;
-                let is_enough = store.data_mut().pay_plugin_fuel(&mut left);
-                store.set_fuel(left)?;
-                if is_enough { Ok((answer,)) } else { Err(Trap::OutOfFuel.into()) }
-            })
+            Box::new(async move { Ok((paid_call(&mut store, plugin, function, args).await?,)) })
         },
     )?;
     linker.allow_shadowing(false);
     Ok(())
+}
+
+/// Calls a function, and takes what it computed out of the run's fuel.
+pub(super) async fn paid_call(
+    store: &mut StoreContextMut<'_, RunState>,
+    plugin: String,
+    function: String,
+    args: Vec<u8>,
+) -> wasmtime::Result<Result<Vec<u8>, PluginFault>> {
+    let mut left = store.get_fuel()?;
+    let answer = call(store.data_mut(), left, plugin, function, args).await;
+    let is_enough = store.data_mut().pay_plugin_fuel(&mut left);
+    store.set_fuel(left)?;
+    if is_enough { Ok(answer) } else { Err(Trap::OutOfFuel.into()) }
 }
 
 impl Host for RunState {

@@ -55,7 +55,9 @@ impl RunState {
 
     /// Whether the instructions of the run are wanted: by its observer, or to compare it with another version.
     pub(in crate::scripts) fn is_counted(&self) -> bool {
-        self.is_observed() || (self.services.is_some() && self.scripts.has_rollout(&self.info.trigger))
+        self.is_observed()
+            || self.tape.is_some()
+            || (self.services.is_some() && self.scripts.has_rollout(&self.info.trigger))
     }
 
     /// Whether a profile of the run is wanted.

@@ -14,6 +14,7 @@ use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::dry_run::DryRun;
 use crate::scripts::effects::Effects;
 use crate::scripts::failure::FailureAnswer;
+use crate::scripts::recording::Tape;
 use crate::scripts::services::{Index, LogSink, Services};
 use crate::scripts::{Lineage, ScriptSet, limits};
 use belvedere_base::clock::Clock;
@@ -85,11 +86,13 @@ pub(in crate::scripts) struct RunState {
     /// The time that plugins computed for the run since its fuel was last reduced by that.
     pub(super) plugin_time: Duration,
     /// The use above the run's fuel.
-    unpaid_fuel: u64,
+    pub(super) unpaid_fuel: u64,
     /// The session with the caller's PDS; `None` when this kind of run may use none.
     session: Option<Result<Arc<Session>, NoSession>>,
     /// `None` unless a profile of the run is wanted.
-    pub(super) profile: Option<HostCosts>,
+    pub(super) profile: Option<Box<HostCosts>>,
+    /// Records the run, or answers it from a recording.
+    pub(in crate::scripts) tape: Option<Box<Tape>>,
     pub(super) memory: InstanceMemory,
 }
 
@@ -113,7 +116,7 @@ impl RunState {
             services.index = services.index.for_query(&info.caller).unwrap_or(services.index);
         }
         let scripts = services.scripts.all();
-        let profile = HostCosts::of(info.lineage.depth(), &services, is_sampled);
+        let profile = HostCosts::of(info.lineage.depth(), &services, is_sampled).map(Box::new);
         Self {
             services: Some(services),
             session,
@@ -149,6 +152,7 @@ impl RunState {
             unpaid_fuel: 0,
             session: None,
             profile: None,
+            tape: None,
             memory: InstanceMemory::new(GROWTH),
         }
     }
@@ -173,6 +177,10 @@ impl RunState {
         &self.info.lineage
     }
 
+    pub(in crate::scripts) fn trigger(&self) -> &str {
+        &self.info.trigger
+    }
+
     /// Counted calls into the host so far.
     pub(in crate::scripts) fn host_calls(&self) -> &Arc<AtomicU32> {
         &self.host_calls
@@ -181,26 +189,6 @@ impl RunState {
     /// Factor of this run's limits to those of an ordinary run.
     pub(in crate::scripts) fn factor(&self) -> u32 {
         self.factor
-    }
-
-    /// The time that plugins computed for the run and that was not subtracted from its fuel yet, in units of fuel.
-    pub(in crate::scripts) fn plugin_fuel(&self) -> u64 {
-        let micros = u64::try_from(self.plugin_time.as_micros()).unwrap_or(u64::MAX);
-        micros.saturating_mul(limits::PLUGIN_FUEL_PER_MICROSECOND).saturating_add(self.unpaid_fuel)
-    }
-
-    /// Whether plugins computed for longer than the run's fuel lasted.
-    pub(in crate::scripts) fn plugins_used_up_fuel(&self) -> bool {
-        self.unpaid_fuel > 0
-    }
-
-    /// Takes what plugins computed out of `left`, the run's fuel. `false` when that is used up.
-    pub(super) fn pay_plugin_fuel(&mut self, left: &mut u64) -> bool {
-        let fuel = self.plugin_fuel();
-        self.plugin_time = Duration::ZERO;
-        self.unpaid_fuel = fuel.saturating_sub(*left);
-        *left = left.saturating_sub(fuel);
-        self.unpaid_fuel == 0
     }
 
     /// Counts a call into the host.
@@ -371,21 +359,6 @@ mod tests {
     use super::*;
     use crate::scripts::bindings::belvedere::script::types::FaultCode;
     use belvedere_base::clock::Timestamp;
-
-    #[test]
-    fn what_plugins_compute_is_taken_out_of_the_fuel() {
-        let info = RunInfo::check("xrpc.query:com.example.get".into(), TriggerKind::Query);
-        let clock = Clock::fixed(Timestamp(0));
-        let mut state = RunState::without_services(info, clock, Arc::new(TidClock::new(0)));
-        let millisecond = 1_000 * limits::PLUGIN_FUEL_PER_MICROSECOND;
-        let mut left = 3 * millisecond;
-        state.plugin_time = Duration::from_millis(2);
-        assert!(state.pay_plugin_fuel(&mut left));
-        assert_eq!((left, state.plugin_fuel()), (millisecond, 0));
-        state.plugin_time = Duration::from_millis(2);
-        assert!(!state.pay_plugin_fuel(&mut left));
-        assert_eq!((left, state.plugin_fuel()), (0, millisecond), "the rest is charged at the run's end");
-    }
 
     #[test]
     fn the_time_waiting_for_the_database_is_bounded() {

@@ -30,7 +30,7 @@ pub use variables::Variables;
 
 use crate::scripts::dry_run::{DryRun, DryRunOptions};
 use crate::scripts::effects::Effects;
-use crate::scripts::{Lineage, ScriptRegistry};
+use crate::scripts::{Lineage, RunRecorder, ScriptRegistry};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
 use belvedere_instance::identity::Resolver;
@@ -89,6 +89,8 @@ pub struct Services {
     pub plugins: Option<Arc<dyn PluginCalls>>,
     pub(in crate::scripts) effects: Effects,
     pub(in crate::scripts) observer: Option<Arc<dyn RunObserver>>,
+    /// Records runs of chosen scripts.
+    pub(in crate::scripts) recorder: Option<Arc<RunRecorder>>,
 }
 
 impl Services {
@@ -119,6 +121,7 @@ impl Services {
             plugins: None,
             effects: Effects::Real,
             observer: None,
+            recorder: None,
         }
     }
 
@@ -132,6 +135,13 @@ impl Services {
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn RunObserver>) -> Self {
         self.observer = Some(observer);
+        self
+    }
+
+    /// The recorder chooses which runs it records.
+    #[must_use]
+    pub fn with_recorder(mut self, recorder: Arc<RunRecorder>) -> Self {
+        self.recorder = Some(recorder);
         self
     }
 
@@ -264,6 +274,7 @@ impl Services {
             plugins: self.plugins.clone(),
             effects: Effects::Reported(dry_run.clone()),
             observer: self.observer.clone(),
+            recorder: None,
         }
     }
 }

@@ -63,6 +63,11 @@ impl Variables {
         out.extend_from_slice(&self.0.load().rendered);
     }
 
+    /// The names and the values, the longest value first.
+    pub(in crate::scripts) fn pairs(&self) -> Vec<(String, Zeroizing<String>)> {
+        self.0.load().pairs.clone()
+    }
+
     /// The text with every value replaced by its name.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let set = self.0.load();

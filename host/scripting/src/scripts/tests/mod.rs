@@ -19,6 +19,7 @@ mod plugins;
 mod pool;
 mod profile;
 mod record;
+mod recording;
 mod rows;
 mod sandbox;
 mod v3;

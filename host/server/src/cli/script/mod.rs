@@ -15,6 +15,7 @@ mod pull;
 mod push;
 mod reindex;
 mod remote;
+mod replay;
 mod rollback;
 mod rollout;
 mod tail;
@@ -85,6 +86,10 @@ pub(super) enum Command {
         #[command(flatten)]
         server: Server,
     },
+    /// Record runs of a server's script, without secrets, to replay them
+    Record(replay::RecordOptions),
+    /// Run a body on the recorded runs of a server's script, without effects, and show what differs; exit status 0: nothing, 1: something
+    Replay(replay::ReplayOptions),
     /// Let a part of a script's callers run another body, compare both, and save or return it
     Rollout(Box<rollout::Options>),
     /// Print the log lines and failures of a server's scripts as they occur
@@ -129,6 +134,8 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
             reindex::run(chosen, &server, wait, config).await
         }
         Command::Rollback { trigger, to, server } => rollback::run(&trigger, to, &server, config).await,
+        Command::Record(options) => replay::record(&options, config).await,
+        Command::Replay(options) => replay::replay(&options, config).await,
         Command::Rollout(options) => rollout::run(&options, config).await,
         Command::Tail(options) => tail::run(&options, config).await,
         Command::Test(options) => Ok(test::run(&options, config).await),

@@ -68,6 +68,7 @@ mod related;
 mod revocations;
 mod scans;
 mod schedules;
+mod script_recordings;
 mod script_sql;
 mod search;
 mod service_identity;

@@ -1,0 +1,319 @@
+//! The imports of the guest for runs that are recorded or replayed. Each records the call with its answer, or answers from the
+//! recording; other runs use the imports themselves.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wasmtime::StoreContextMut;
+use wasmtime::component::{HasData, Linker};
+
+use super::Refusal;
+use super::plugins::{INTERFACE, paid_call};
+use super::state::RunState;
+use crate::scripts::bindings::Guest as ScriptBindings;
+use crate::scripts::bindings::belvedere::script::types::Fault;
+use crate::scripts::bindings::belvedere::script::{
+    atproto, clock, db, http, jobs, libraries, linked_repos, log, meter, moderation, plugins, profile, repo,
+    spaces, types, xrpc,
+};
+use crate::scripts::recording::{Begun, Recorder, Tape, conceal, encode};
+use belvedere_instance::events::redact::is_secret;
+
+/// Names of headers whose values are secrets, besides those that [`is_secret`] knows.
+const SECRET_HEADERS: [&str; 2] = ["x-api-key", "x-client-key"];
+
+/// The state of a run with a tape.
+pub(super) struct Taped<'a>(&'a mut RunState);
+
+pub(super) struct TapedImports;
+
+impl HasData for TapedImports {
+    type Data<'a> = Taped<'a>;
+}
+
+fn taped(state: &mut RunState) -> Taped<'_> {
+    Taped(state)
+}
+
+/// Links the imports of runs with a tape.
+pub(super) fn link(linker: &mut Linker<RunState>) -> wasmtime::Result<()> {
+    ScriptBindings::add_to_linker::<_, TapedImports>(linker, taped)?;
+    linker.allow_shadowing(true);
+    linker.instance(INTERFACE)?.func_wrap_async(
+        "call",
+        |mut store: StoreContextMut<'_, RunState>, (plugin, function, args): (String, String, Vec<u8>)| {
+            Box::new(async move {
+                let given = (&plugin, &function, &args);
+                let begun: Begun<Result<Vec<u8>, plugins::PluginFault>> =
+                    Taped(store.data_mut()).begin("plugins.call", &given);
+                let taped = match begun {
+                    Begun::Answered(answer) => {
+                        return Ok((answer.unwrap_or_else(|fault| Err(fault.into())),));
+                    }
+                    Begun::Call(args) => args,
+                };
+                let answer = paid_call(&mut store, plugin, function, args).await?;
+                Taped(store.data_mut()).end("plugins.call", taped, &Ok(&answer));
+                Ok((answer,))
+            })
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+fn is_secret_header(name: &str) -> bool {
+    is_secret(name) || SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret))
+}
+
+impl Taped<'_> {
+    fn begin<R: DeserializeOwned>(&mut self, name: &str, args: &impl Serialize) -> Begun<R> {
+        if let Some(Tape::Replaying(_)) = self.0.tape.as_deref() {
+            // Log lines of replays are refused when too many calls were made before them.
+            let _counted = self.0.count_call();
+        }
+        match &mut self.0.tape {
+            Some(tape) => tape.begin(name, args),
+            None => Begun::Call(None),
+        }
+    }
+
+    fn end<R: Serialize>(&mut self, name: &str, args: Option<Vec<u8>>, answer: &Result<R, Refusal>) {
+        let (Some(recorder), Some(args)) = (self.recorder(), args) else { return };
+        // Operators read no records of spaces.
+        if name.starts_with("spaces.") {
+            recorder.drop_run();
+        }
+        let answer = match answer {
+            Ok(value) => encode(&Ok::<&R, &Fault>(value)),
+            Err(Refusal::Fault(fault)) => encode(&Err::<&R, &Fault>(fault)),
+            Err(Refusal::Trap(_)) => return,
+        };
+        recorder.add(name, args, answer);
+    }
+
+    fn recorder(&mut self) -> Option<&mut Recorder> {
+        match self.0.tape.as_deref_mut() {
+            Some(Tape::Recording(recorder)) => Some(recorder),
+            _ => None,
+        }
+    }
+
+    /// The value of a call that can't fail: `live`, or that of the recording.
+    fn value<R: Serialize + DeserializeOwned + Default>(
+        &mut self,
+        name: &str,
+        live: impl FnOnce(&mut RunState) -> wasmtime::Result<R>,
+    ) -> wasmtime::Result<R> {
+        if let Some(Tape::Replaying(player)) = self.0.tape.as_deref_mut() {
+            return Ok(player.value(name).unwrap_or_default());
+        }
+        let value = live(self.0)?;
+        if let Some(recorder) = self.recorder() {
+            recorder.add(name, Vec::new(), encode(&value));
+        }
+        Ok(value)
+    }
+
+    /// Adds the values of the headers that are secrets by their names, and the tokens and cookies in them.
+    fn add_secret_headers(&mut self, headers: &[http::Header]) {
+        let Some(recorder) = self.recorder() else { return };
+        for http::Header { name, value } in headers.iter().filter(|header| is_secret_header(&header.name)) {
+            recorder.add_secret(value);
+            // Attributes of a cookie that a server sets are no secrets.
+            let cookies = if name.eq_ignore_ascii_case("set-cookie") { 1 } else { usize::MAX };
+            for part in value.split(|byte| *byte == b';').take(cookies) {
+                let secret = part.trim_ascii().splitn(2, |byte| matches!(byte, b'=' | b' ')).nth(1);
+                recorder.add_secret(secret.unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// Implements an interface. The second list has functions that are written out.
+macro_rules! taped {
+    ($interface:ident { $(fn $name:ident($($arg:ident: $ty:ty),*) -> $answer:ty;)* } $($more:item)*) => {
+        impl $interface::Host for Taped<'_> {
+            $(async fn $name(&mut self, $($arg: $ty),*) -> Result<$answer, Refusal> {
+                const NAME: &str = concat!(stringify!($interface), ".", stringify!($name));
+                let args = match self.begin(NAME, &($(&$arg,)*)) {
+                    Begun::Answered(answer) => return Ok(answer?),
+                    Begun::Call(args) => args,
+                };
+                let answer = $interface::Host::$name(self.0, $($arg),*).await;
+                self.end(NAME, args, &answer);
+                answer
+            })*
+            $($more)*
+        }
+    };
+}
+
+taped! { db {
+    fn query(args: db::QueryArgs) -> db::Page;
+    fn get(uri: String) -> Vec<u8>;
+    fn count(args: db::CountArgs) -> u64;
+    fn group(args: db::GroupArgs) -> Vec<u8>;
+    fn backlinks(args: db::BacklinksArgs) -> db::Page;
+    fn link_counts(targets: Vec<String>, kinds: Vec<db::LinkKind>) -> Vec<u8>;
+    fn links_by(did: String, targets: Vec<String>, kinds: Vec<db::LinkKind>) -> Vec<u8>;
+    fn raw(sql: String, params: Vec<u8>) -> db::RawAnswer;
+    fn select_page(sql: String, params: Vec<u8>, args: db::PageArgs) -> db::RawPage;
+    fn search(args: db::SearchArgs) -> db::Page;
+    fn profiles(dids: Vec<String>) -> Vec<u8>;
+}
+    async fn backend(&mut self) -> wasmtime::Result<String> {
+        if let Some(Tape::Replaying(player)) = self.0.tape.as_deref_mut() {
+            return Ok(player.value("db.backend").unwrap_or_default());
+        }
+        let backend = db::Host::backend(self.0).await?;
+        self.value("db.backend", |_| Ok(backend))
+    }
+}
+
+taped! { jobs {
+    fn create(kind: String, input: Vec<u8>, auth: bool) -> String;
+    fn progress(value: Vec<u8>) -> ();
+    fn should_stop() -> bool;
+    fn wait(seconds: f64) -> ();
+} }
+
+taped! { atproto {
+    fn resolve_service_endpoint(did: String) -> Option<String>;
+    fn resolve_handle(handle: String) -> Option<String>;
+    fn handles(dids: Vec<String>) -> Vec<u8>;
+    fn labels(uris: Vec<String>) -> Vec<u8>;
+    fn issue_label(uri: String, val: String, cid: String, expires: String, negate: bool) -> bool;
+    fn blob_download(did: String, cid: String) -> atproto::Blob;
+    fn blob_upload(handle: u32, mime_type: String) -> Vec<u8>;
+    fn sign(record: Vec<u8>) -> Vec<u8>;
+    fn verify_signature(record: Vec<u8>, signature: Vec<u8>, repo_did: String) -> bool;
+}
+    async fn service_token(&mut self, audience: String, method: String) -> Result<String, Refusal> {
+        let args = match self.begin("atproto.service_token", &(&audience, &method)) {
+            Begun::Answered(answer) => return Ok(answer?),
+            Begun::Call(args) => args,
+        };
+        let answer = atproto::Host::service_token(self.0, audience, method).await;
+        if let (Ok(token), Some(recorder)) = (&answer, self.recorder()) {
+            recorder.add_secret(token.as_bytes());
+        }
+        self.end("atproto.service_token", args, &answer);
+        answer
+    }
+}
+
+taped! { http { }
+    async fn send(&mut self, requests: Vec<http::Request>) -> Result<Vec<http::Outcome>, Refusal> {
+        let mut shown = requests.clone();
+        for request in &mut shown {
+            self.add_secret_headers(&request.headers);
+            for header in request.headers.iter_mut().filter(|header| is_secret_header(&header.name)) {
+                conceal(&mut header.value);
+            }
+        }
+        let args = match self.begin("http.send", &(&shown,)) {
+            Begun::Answered(answer) => return Ok(answer?),
+            Begun::Call(args) => args,
+        };
+        let answer = http::Host::send(self.0, requests).await;
+        for response in answer.iter().flatten().filter_map(|outcome| outcome.response.as_ref()) {
+            self.add_secret_headers(&response.headers);
+        }
+        self.end("http.send", args, &answer);
+        answer
+    }
+}
+
+taped! { linked_repos {
+    fn list() -> Vec<u8>;
+    fn get(did: String) -> Vec<u8>;
+    fn create_record(did: String, collection: String, rkey: Option<String>, value: Vec<u8>, validate: bool) -> linked_repos::Put;
+    fn put_record(did: String, collection: String, rkey: String, value: Vec<u8>, swap: Option<String>, validate: bool) -> linked_repos::Put;
+    fn delete_record(did: String, collection: String, rkey: String) -> ();
+    fn upload_blob(did: String, bytes: Vec<u8>, mime_type: String) -> Vec<u8>;
+    fn call(did: String, nsid: String, params: Option<Vec<u8>>, input: Option<Vec<u8>>) -> Vec<u8>;
+} }
+
+taped! { moderation {
+    fn moderate(subject: String, action: moderation::Action, reason: String, expires_at: String) -> bool;
+    fn lift(subject: String, reason: String) -> bool;
+    fn status(subject: String) -> Option<moderation::Decision>;
+} }
+
+taped! { repo {
+    fn schema(collection: String) -> Vec<u8>;
+    fn load(uris: Vec<String>) -> Vec<repo::Loaded>;
+    fn save(writes: Vec<repo::Write>, validate: bool) -> Vec<repo::Written>;
+    fn save_local(write: repo::Write, validate: bool) -> repo::Written;
+    fn log_left_out(collection: String, fields: Vec<String>) -> ();
+    fn delete_local(uri: String, repo: Option<String>) -> bool;
+} }
+
+taped! { spaces {
+    fn query(args: spaces::QueryArgs) -> spaces::Page;
+    fn count(uri: String, collection: String, did: Option<String>) -> u64;
+    fn access(uri: String, did: String) -> Option<String>;
+    fn list_members(uri: String, after: Option<String>) -> spaces::Members;
+} }
+
+taped! { xrpc {
+    fn query(nsid: String, params: Option<Vec<u8>>) -> xrpc::Answer;
+    fn query_all(calls: Vec<xrpc::QueryCall>) -> Vec<xrpc::Outcome>;
+    fn procedure(nsid: String, input: Option<Vec<u8>>, params: Option<Vec<u8>>) -> xrpc::Answer;
+} }
+
+impl plugins::Host for Taped<'_> {
+    async fn call(
+        &mut self,
+        plugin: String,
+        function: String,
+        args: Vec<u8>,
+    ) -> wasmtime::Result<Result<Vec<u8>, plugins::PluginFault>> {
+        // `link` replaces this.
+        plugins::Host::call(self.0, plugin, function, args).await
+    }
+}
+
+impl clock::Host for Taped<'_> {
+    fn now(&mut self) -> wasmtime::Result<i64> {
+        self.value("clock.now", clock::Host::now)
+    }
+
+    fn tid(&mut self) -> wasmtime::Result<String> {
+        self.value("clock.tid", clock::Host::tid)
+    }
+}
+
+impl log::Host for Taped<'_> {
+    fn write(&mut self, level: log::Level, message: Vec<u8>) -> Result<(), Refusal> {
+        log::Host::write(self.0, level, message)
+    }
+}
+
+impl libraries::Host for Taped<'_> {
+    fn load(&mut self, name: String) -> Result<Vec<u8>, Refusal> {
+        libraries::Host::load(self.0, name)
+    }
+}
+
+impl meter::Host for Taped<'_> {
+    fn exhausted(&mut self, line: u32) -> wasmtime::Result<()> {
+        meter::Host::exhausted(self.0, line)
+    }
+}
+
+impl profile::Host for Taped<'_> {
+    fn calling(&mut self, place: u32) -> wasmtime::Result<()> {
+        profile::Host::calling(self.0, place)
+    }
+
+    fn called(&mut self) -> wasmtime::Result<()> {
+        profile::Host::called(self.0)
+    }
+}
+
+impl types::Host for Taped<'_> {
+    fn convert_fault(&mut self, refusal: Refusal) -> wasmtime::Result<Fault> {
+        types::Host::convert_fault(self.0, refusal)
+    }
+}
