@@ -14,6 +14,7 @@ mod service;
 mod shares;
 mod standard;
 mod statuses;
+mod subscription_scripts;
 pub mod subscriptions;
 mod tickets;
 mod typed;

@@ -14,7 +14,7 @@ use crate::support::instance::Instance;
 pub const WATCH: &str = "com.example.watchNotes";
 
 /// Longer than any message takes, also when another host has to follow the stream first.
-const SOON: Duration = Duration::from_mins(1);
+pub const SOON: Duration = Duration::from_mins(1);
 
 pub fn lexicon() -> Value {
     let seq = json!({ "type": "integer" });
@@ -51,7 +51,7 @@ pub async fn connect(
     WebSocket::connect(server.address, &path, &headers).await
 }
 
-async fn receive(socket: &mut WebSocket) -> Received {
+pub async fn receive(socket: &mut WebSocket) -> Received {
     tokio::time::timeout(SOON, socket.receive()).await.unwrap()
 }
 
@@ -260,6 +260,25 @@ async fn the_connections_of_an_address_are_bounded(world: World) {
         .server
         .eventually("its place is free", async |server| connect(server, "", None).await.is_ok())
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_cost_tokens_if_the_operator_wants_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", directory.path().join("costs.db").display());
+    let limits = [("DEFAULT_RATE_LIMIT_CAPACITY", "10"), ("DEFAULT_RATE_LIMIT_REFILL_RATE", "5")];
+    let mut world = watched(World::on_with(&url, Some(directory), &limits).await).await;
+    let cost = json!({ "value": "10" });
+    let set = world.server.admin(Method::PUT, "/admin/settings/rate_limit.message_cost", Some(&cost)).await;
+    assert!(set.status.is_success(), "{}", set.text);
+    let mut socket = connect(&world.server, "", None).await.unwrap();
+    for rkey in ["a", "b"] {
+        world.note(ALICE, rkey, json!({ "text": "x" })).await;
+    }
+    next(&mut socket).await;
+    let first = std::time::Instant::now();
+    next(&mut socket).await;
+    assert!(first.elapsed() > Duration::from_secs(1), "ten tokens need two seconds: {:?}", first.elapsed());
 }
 
 /// Kills the server while it indexes. Each client resumes with the last number that it has, and at the end has the changes

@@ -79,7 +79,7 @@ async fn call(
     let requests = if dry_run { 0 } else { state.outbound.requests_left() };
     let run = RunContext {
         has_session: state.has_session(),
-        read_only: dry_run || state.info.kind == TriggerKind::Query,
+        read_only: dry_run || state.info.kind.only_reads(),
         requests_left: Arc::new(AtomicU32::new(requests)),
         time_left: Duration::from_micros(fuel / limits::PLUGIN_FUEL_PER_MICROSECOND),
         memory: state.lineage().memory().clone(),

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::change::change;
 use super::world::{Refused, World, parse, parse_did, store_label};
 use crate::event_scripts::LabelVerdict;
 use crate::methods;
@@ -32,6 +33,7 @@ pub(super) async fn answer(world: &World, function: &str, call: &Call) -> Option
         "query" => method(world, Verb::Query, input, &call.params).await,
         "procedure" => method(world, Verb::Procedure, input, &call.params).await,
         "event" => event(world, input).await,
+        "change" => change(world, input, &call.params).await,
         "labelEvent" => label(world, input).await,
         "job" => Box::pin(job(world, input)).await,
         "schedule" => Box::pin(schedule(world, input)).await,
@@ -104,7 +106,7 @@ async fn method(
 }
 
 /// An object without the fields that are null, so that they are nil in Lua.
-fn without_nulls(mut object: Value) -> Value {
+pub(super) fn without_nulls(mut object: Value) -> Value {
     if let Value::Object(fields) = &mut object {
         fields.retain(|_, value| !value.is_null());
     }
@@ -159,7 +161,7 @@ async fn event(world: &World, input: &[u8]) -> Result<Value, Refused> {
     })))
 }
 
-fn checked(text: Bytes) -> Result<CheckedRecord, String> {
+pub(super) fn checked(text: Bytes) -> Result<CheckedRecord, String> {
     let inspected = record::inspect(&text).map_err(|error| error.to_string())?;
     let cid = inspected.cid.map_err(|error| error.to_string())?;
     let text = inspected.canonical.unwrap_or(text);
