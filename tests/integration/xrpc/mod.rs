@@ -14,6 +14,7 @@ mod service;
 mod shares;
 mod standard;
 mod statuses;
+pub mod subscription_kills;
 mod subscription_scripts;
 pub mod subscriptions;
 mod tickets;

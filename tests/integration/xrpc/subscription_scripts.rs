@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::subscriptions::{SOON, lexicon, receive};
 use crate::fixtures::{ALICE, BOB, NOTES, World};
 
-const WATCH: &str = "com.example.watchMoods";
+pub const WATCH: &str = "com.example.watchMoods";
 
-const TRIGGER: &str = "xrpc.subscription:com.example.watchMoods";
+pub const TRIGGER: &str = "xrpc.subscription:com.example.watchMoods";
 
 /// One message for each letter of the text, without a number but the last; `level` is a parameter.
 const SCRIPT: &str = "function handle()

@@ -25,7 +25,7 @@ const MAX_FEEDS: usize = 512;
 const MAX_FEEDS_PER_TENANT: usize = 128;
 
 /// Changes for which the script of one selection runs at the same time. Their messages stay in order.
-pub(super) const MAX_RUNS: usize = 4;
+const MAX_RUNS: usize = 4;
 
 /// Time between two looks whether there are connections.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
@@ -123,8 +123,10 @@ impl ScriptFeed {
                     Box::pin(self.pass_on(&subscriptions, &page.changes)).await;
                     position = page.until;
                 }
-                // An error means that the time is over.
-                Ok(None) => drop(timeout(TIDY_EVERY, changed.notified()).await),
+                Ok(None) => {
+                    // An error means that the time is over.
+                    let _ = timeout(TIDY_EVERY, changed.notified()).await;
+                }
                 Err(error) => {
                     tracing::warn!(%error, "changes can't be read for a subscription's script; it is tried again");
                     sleep(RETRY_AFTER).await;

@@ -58,7 +58,7 @@ impl EventScripts {
         // Fails only when the semaphore is closed, which never happens.
         let _permit = self.0.message_runs.acquire().await;
         let outcome = self.0.runtime.engine.run(script, invocation, services).await?;
-        returned(script.trigger().subject(), &outcome)
+        returned(script.trigger().subject(), outcome.shape, &outcome.body)
             .map_err(|why| ScriptFailure::new(FailureKind::Runtime, format!("handle() returned {why}")))
     }
 
@@ -171,13 +171,12 @@ pub fn change_json(change: &RecordChange) -> String {
 }
 
 /// The messages that a return value stands for. The error says what it is instead.
-fn returned(nsid: &str, outcome: &Outcome) -> Result<Vec<ScriptMessage>, String> {
-    match outcome.shape {
+fn returned(nsid: &str, shape: ReturnKind, body: &[u8]) -> Result<Vec<ScriptMessage>, String> {
+    match shape {
         ReturnKind::Nothing => Ok(Vec::new()),
         ReturnKind::Other => Err("no message: return a table, an array of tables or nil".to_owned()),
         ReturnKind::Table => {
-            let value =
-                serde_json::from_slice(&outcome.body).map_err(|error| format!("no message: {error}"))?;
+            let value = serde_json::from_slice(body).map_err(|error| format!("no message: {error}"))?;
             let all = match value {
                 Value::Array(all) => all,
                 Value::Object(fields) if fields.is_empty() => return Ok(Vec::new()),
@@ -203,7 +202,6 @@ fn message(nsid: &str, value: Value) -> Result<ScriptMessage, String> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use serde_json::json;
 
     use super::*;
@@ -211,7 +209,7 @@ mod tests {
     use belvedere_storage::store::record_changes::Action;
 
     fn messages(shape: ReturnKind, body: &Value) -> Result<Vec<String>, String> {
-        let outcome = Outcome { shape, body: Bytes::from(body.to_string()), usage: Default::default() };
+        let outcome = Outcome { shape, body: Bytes::from(body.to_string()), usage: Usage::default() };
         let made = returned("com.example.watch", &outcome)?;
         Ok(made
             .into_iter()
