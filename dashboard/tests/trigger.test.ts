@@ -4,14 +4,9 @@ import { emptyTrial, eventOf, paramsOf, parseTrigger, sourceOf } from '../src/li
 test('a trigger has a kind and a subject', () => {
   expect(parseTrigger('record.index:com.example.note')).toEqual({ kind: 'record.index', subject: 'com.example.note' })
   expect(parseTrigger('broken')).toEqual({ kind: 'broken', subject: '' })
-  expect(['record.create', 'labeler.apply', 'xrpc.query', 'xrpc.subscription', 'xrpc.procedure', 'job.run'].map(sourceOf)).toEqual([
-    'record',
-    'label',
-    'query',
-    'subscription',
-    'procedure',
-    'job',
-  ])
+  expect(
+    ['record.create', 'labeler.apply', 'xrpc.query', 'xrpc.subscription', 'xrpc.procedure', 'job.run'].map(sourceOf),
+  ).toEqual(['record', 'label', 'query', 'subscription', 'procedure', 'job'])
 })
 
 test('parameters that are repeated are lists', () => {

@@ -77,25 +77,25 @@ pub struct Row {
     /// Resident memory of the server in bytes: without connections, with idle ones, and at most.
     memory: (u64, u64, u64),
     /// Connections without an account that found a place, and then those that did not.
-    strangers: (usize, usize),
+    anonymous: (usize, usize),
     /// That of the connection with an account beside them.
     authenticated: Latency,
 }
 
 /// The header of the Markdown table.
-pub const HEAD: &str = "| Database | sockets | filters | events/s | messages | p50 ms | p99 ms | ingest/s without | with | ratio | RSS MB idle | at most | KB a socket | strangers, refused | account beside them p50 ms | p99 ms |
+pub const HEAD: &str = "| Database | sockets | filters | events/s | messages | p50 ms | p99 ms | ingest/s without | with | ratio | RSS MB idle | at most | KB a socket | without an account, refused | account beside them p50 ms | p99 ms |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, plan, latency, ingest, memory, strangers, authenticated } = self;
+        let Self { name, plan, latency, ingest, memory, anonymous, authenticated } = self;
         let mb = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let each = memory.1.saturating_sub(memory.0) as f64 / 1_024.0 / plan.sockets as f64;
         write!(f, "| {name} | {} | {} | {} |", plan.sockets, plan.filters, plan.rate)?;
         write!(f, " {} | {:.1} | {:.1} |", latency.messages, latency.p50, latency.p99)?;
         write!(f, " {:.0} | {:.0} | {:.2} |", ingest.0, ingest.1, ingest.1 / ingest.0)?;
         write!(f, " {:.0} | {:.0} | {each:.1} |", mb(memory.1), mb(memory.2))?;
-        write!(f, " {}, {} | {:.1} | {:.1} |", strangers.0, strangers.1, authenticated.p50, authenticated.p99)
+        write!(f, " {}, {} | {:.1} | {:.1} |", anonymous.0, anonymous.1, authenticated.p50, authenticated.p99)
     }
 }
 
@@ -120,14 +120,14 @@ pub async fn measure(databases: &Databases, plan: &Plan) -> anyhow::Result<Row> 
     let most = cpu::peak(pid);
     drop(clients);
     load.closed(files + FEW_FILES).await?;
-    let (strangers, authenticated) = load.beside_strangers().await?;
+    let (anonymous, authenticated) = load.beside_anonymous().await?;
     Ok(Row {
         name: databases.name,
         plan: *plan,
         latency,
         ingest: (without, with),
         memory: (before, idle, most),
-        strangers,
+        anonymous,
         authenticated,
     })
 }
@@ -311,8 +311,8 @@ impl Load {
     }
 
     /// Opens more connections without an account than there are places for, and then one with an account.
-    async fn beside_strangers(&mut self) -> anyhow::Result<((usize, usize), Latency)> {
-        let strangers = self.open(self.plan.sockets + self.plan.sockets / 50 + 1).await?;
+    async fn beside_anonymous(&mut self) -> anyhow::Result<((usize, usize), Latency)> {
+        let anonymous = self.open(self.plan.sockets + self.plan.sockets / 50 + 1).await?;
         let path = format!("/xrpc/{WATCH}?did={}", synthetic_did(0));
         let proof = self.device.proof(&self.server, &Method::GET, &path);
         let authorization = format!("DPoP {}", self.device.token);
@@ -329,7 +329,7 @@ impl Load {
         self.paced().await?;
         let mut account = Clients { arrivals, _tasks: tasks, open: 1, refused: 0 };
         let latency = self.latency(&mut account).await?;
-        Ok(((strangers.open, strangers.refused), latency))
+        Ok(((anonymous.open, anonymous.refused), latency))
     }
 }
 

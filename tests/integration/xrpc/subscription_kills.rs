@@ -69,7 +69,7 @@ struct Client {
     cursor: i64,
     /// Messages of a change whose last one has not come.
     waiting: Vec<String>,
-    /// What the messages are about, by the number of their change.
+    /// The subjects of messages, by the number of their change.
     seen: BTreeMap<i64, Vec<String>>,
 }
 

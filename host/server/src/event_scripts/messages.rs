@@ -15,7 +15,7 @@ use belvedere_instance::subscriptions::{MessageScripts, ScriptMessage, Selection
 use belvedere_protocol::atproto::{Cid, Nsid};
 use belvedere_protocol::trigger::TriggerKind;
 use belvedere_scripting::scripts::{
-    CompiledScript, FailureKind, Invocation, Outcome, ReturnKind, ScriptFailure, Services, TriggerEvent,
+    CompiledScript, FailureKind, Invocation, ReturnKind, ScriptFailure, Services, TriggerEvent,
 };
 use belvedere_storage::store::record_changes::RecordChange;
 use belvedere_web::fair_share::Tenant;
@@ -209,8 +209,7 @@ mod tests {
     use belvedere_storage::store::record_changes::Action;
 
     fn messages(shape: ReturnKind, body: &Value) -> Result<Vec<String>, String> {
-        let outcome = Outcome { shape, body: Bytes::from(body.to_string()), usage: Usage::default() };
-        let made = returned("com.example.watch", &outcome)?;
+        let made = returned("com.example.watch", shape, body.to_string().as_bytes())?;
         Ok(made
             .into_iter()
             .map(|ScriptMessage { name, fields }| format!("{name} {}", json!(fields)))

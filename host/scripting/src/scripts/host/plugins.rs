@@ -21,7 +21,6 @@ use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
 use crate::scripts::services::PluginCallError;
 use belvedere_base::error_text::cut;
-use belvedere_protocol::trigger::TriggerKind;
 
 /// The interface, as the guest imports it.
 const INTERFACE: &str = "belvedere:script/plugins@0.1.0";

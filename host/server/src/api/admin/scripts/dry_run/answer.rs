@@ -70,7 +70,7 @@ enum DryRunResult {
         invalid_reason: Option<String>,
     },
     Messages {
-        /// As clients get them.
+        /// In the form that clients get.
         messages: Vec<Value>,
         /// The reasons why other messages are left out.
         invalid_reason: Option<String>,
