@@ -159,7 +159,8 @@ async fn a_lexicon_without_its_script_is_a_warning(world: World) {
     let warnings = created.body["warnings"].to_string();
     assert!(warnings.contains("#mood, #gone") && warnings.contains(TRIGGER), "{warnings}");
     let preview = world.server.admin(Method::POST, "/admin/lexicons/preview", Some(&body)).await;
-    assert!(preview.body["warnings"].to_string().contains(TRIGGER), "{}", preview.text);
+    let warnings = preview.body["lexicons"][0]["warnings"].to_string();
+    assert!(warnings.contains(TRIGGER), "{}", preview.text);
     world.server.bind_to(TRIGGER, SCRIPT).await;
     let created = world.server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
     assert_eq!(created.body["warnings"], json!([]), "{}", created.text);

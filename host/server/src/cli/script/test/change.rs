@@ -3,8 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::call::{checked, without_nulls};
-use super::world::{Refused, World, parse};
+use super::world::{Refused, World, checked, parse, without_nulls};
 use crate::event_scripts::MessageParams;
 use belvedere_instance::indexing::RecordAction;
 use belvedere_instance::subscriptions::checked_messages;
