@@ -163,10 +163,10 @@ async fn a_lexicon_without_its_script_is_a_warning(world: World) {
     assert!(warnings.contains(TRIGGER), "{}", preview.text);
     world.server.bind_to(TRIGGER, SCRIPT).await;
     let created = world.server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
-    assert_eq!(created.body["warnings"], json!([]), "{}", created.text);
+    assert!(created.body.get("warnings").is_none(), "{}", created.text);
     let built_in = json!({ "lexicon_json": lexicon(), "target_collection": NOTES, "backfill": false });
     let created = world.server.admin(Method::POST, "/admin/lexicons", Some(&built_in)).await;
-    assert_eq!(created.body["warnings"], json!([]), "{}", created.text);
+    assert!(created.body.get("warnings").is_none(), "{}", created.text);
     let taken = json!({ "id": "xrpc.subscription:com.atproto.label.subscribeLabels", "body": SCRIPT });
     assert_eq!(world.server.admin(Method::POST, "/admin/scripts", Some(&taken)).await.status, 400);
 }
