@@ -7,7 +7,7 @@
 method = nil
 
 ---The parameters as the lexicon declares them, with its defaults. What it does not declare is a string, an array of strings for a
----repeated key, an empty string for a key without `=`. Queries and procedures.
+---repeated key, an empty string for a key without `=`. Queries, procedures and subscriptions.
 ---@type table<string, any>
 params = nil
 
@@ -19,7 +19,7 @@ params_raw = nil
 ---@type any
 input = nil
 
----The lexicon's `target_collection`; in record events the record's collection.
+---The lexicon's `target_collection`; in record events and subscriptions the record's collection.
 ---@type string?
 collection = nil
 
@@ -698,7 +698,7 @@ function atproto.spaces.query(query) end
 
 -- Events -------------------------------------------------------------------------------------------------------------
 
----The event of a record or label script: the globals of the same names in one table.
+---The event of a record or label script: the globals of the same names in one table. The change of a subscription.
 ---@class belvedere.RecordEvent
 ---@field action "create"|"update"|"delete"
 ---@field uri string
@@ -706,6 +706,18 @@ function atproto.spaces.query(query) end
 ---@field collection string
 ---@field rkey string
 ---@field record table? nil for a delete
+
+---A change of which a subscription sends messages.
+---@class belvedere.ChangeEvent
+---@field seq integer the number of the change, and of its messages
+---@field action "create"|"update"|"delete"
+---@field uri string
+---@field did string the author
+---@field collection string
+---@field rkey string
+---@field cid string? nil for a delete, and if it is not known
+---@field record table? nil for a delete
+---@field time string when the index changed
 
 ---@class belvedere.LabelEvent
 ---@field src string the labeler's DID
@@ -715,7 +727,7 @@ function atproto.spaces.query(query) end
 ---@field cts string when it was created
 ---@field exp string? when it expires
 
----@type belvedere.RecordEvent|belvedere.LabelEvent
+---@type belvedere.RecordEvent|belvedere.LabelEvent|belvedere.ChangeEvent
 event = nil
 
 ---@type "create"|"update"|"delete"

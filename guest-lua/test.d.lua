@@ -123,6 +123,25 @@ function call.procedure(nsid, input, options) end
 ---@return belvedere.TestOutcome
 function call.record(action, uri, record) end
 
+---@class belvedere.TestChange
+---@field action "create"|"update"|"delete"
+---@field uri string
+---@field record? table
+---@field seq? integer 1 when left out
+
+---@class belvedere.TestMessages
+---@field messages table[] As clients get them.
+---@field invalid table The reasons why other messages are left out.
+---@field instructions? integer
+---@field error? string The error with which the script failed.
+
+---A change of which a subscription sends messages: runs its script. The index is not changed: see `given.record`.
+---@param nsid string
+---@param event belvedere.TestChange
+---@param params? table
+---@return belvedere.TestMessages
+function call.change(nsid, event, params) end
+
 ---A label that a labeler has sent: runs its script, and applies the decision.
 ---@param label { uri: string, val: string, src?: string, cid?: string, neg?: boolean, cts?: string, exp?: string }
 ---@return belvedere.TestOutcome

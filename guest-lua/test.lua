@@ -252,6 +252,12 @@ function call.record(action, uri, record)
   return (ask(2, "event", { action = action, uri = uri, record = record }))
 end
 
+function call.change(nsid, event, params)
+  check(event, "table", "call.change")
+  local asked = { nsid = nsid, action = event.action, uri = event.uri, record = event.record, seq = event.seq }
+  return (ask(2, "change", asked, params))
+end
+
 function call.label(label)
   check(label, "table", "call.label")
   return (ask(2, "labelEvent", label))

@@ -4,13 +4,9 @@ import { emptyTrial, eventOf, paramsOf, parseTrigger, sourceOf } from '../src/li
 test('a trigger has a kind and a subject', () => {
   expect(parseTrigger('record.index:com.example.note')).toEqual({ kind: 'record.index', subject: 'com.example.note' })
   expect(parseTrigger('broken')).toEqual({ kind: 'broken', subject: '' })
-  expect(['record.create', 'labeler.apply', 'xrpc.query', 'xrpc.procedure', 'job.run'].map(sourceOf)).toEqual([
-    'record',
-    'label',
-    'query',
-    'procedure',
-    'job',
-  ])
+  expect(
+    ['record.create', 'labeler.apply', 'xrpc.query', 'xrpc.subscription', 'xrpc.procedure', 'job.run'].map(sourceOf),
+  ).toEqual(['record', 'label', 'query', 'subscription', 'procedure', 'job'])
 })
 
 test('parameters that are repeated are lists', () => {
@@ -31,6 +27,11 @@ test('what was entered becomes an event of the trigger', () => {
     uri,
     action: 'update',
     record: { a: 1 },
+  })
+  expect(json(eventOf('subscription', { ...emptyTrial, uri, params: 'level=2' }))).toEqual({
+    type: 'change',
+    uri,
+    params: { level: '2' },
   })
   expect(eventOf('label', { ...emptyTrial, from: 'dead_letter', deadLetter: '12' })).toEqual({
     type: 'dead_letter',

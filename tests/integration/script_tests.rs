@@ -438,3 +438,40 @@ async fn the_documents_examples_run_by_their_headers() {
     let ended = folder.test(&["--show-passed"]);
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.out, ended.err);
 }
+
+/// The messages of a subscription, as its clients get them.
+#[tokio::test]
+async fn the_script_of_a_subscription_gets_changes() {
+    let folder = Folder::new();
+    let watch = "com.example.watch";
+    let lexicon = json!({ "lexicon": 1, "id": watch, "defs": {
+        "main": { "type": "subscription",
+            "parameters": { "type": "params", "properties": { "level": { "type": "integer", "default": 2 } } },
+            "message": { "schema": { "type": "union", "refs": ["#mood"] } } },
+        "mood": { "type": "object", "required": ["mood"], "properties": {
+            "mood": { "type": "string" }, "level": { "type": "integer" }, "seq": { "type": "integer" } } } } });
+    folder.write(&format!("lexicons/{watch}.json"), &lexicon.to_string());
+    let script = "function handle()
+        if event.action == 'delete' then error('gone') end
+        return { { ['$type'] = 'mood', mood = event.record.text, level = params.level }, { ['$type'] = 'other' } }
+    end";
+    folder.write(&format!("xrpc.subscription/{watch}.lua"), script);
+    let v3 = "function handle(input, ctx) return { ['$type'] = 'mood', mood = input.rkey, level = ctx.params.level } end";
+    folder.write("xrpc.subscription/com.example.watchToo.lua", v3);
+    let too = lexicon.to_string().replace(watch, "com.example.watchToo");
+    folder.write("lexicons/com.example.watchToo.json", &too);
+    let test = "test('messages', function()
+        local uri = 'at://did:plc:alice/com.example.note/a'
+        local made = call.change('com.example.watch', { action = 'create', uri = uri, record = { text = 'hi' }, seq = 7 })
+        expect(made.messages).equals({ { ['$type'] = 'com.example.watch#mood', mood = 'hi', level = 2, seq = 7 } })
+        expect(#made.invalid).equals(1)
+        local failed = call.change('com.example.watch', { action = 'delete', uri = uri })
+        expect(#failed.messages).equals(0)
+        expect(failed.error:find('gone') ~= nil).equals(true)
+        local too = call.change('com.example.watchToo', { action = 'delete', uri = uri }, { level = 5 })
+        expect(too.messages[1].level).equals(5)
+        expect(too.messages[1].mood).equals('a')
+    end)";
+    folder.write("test/watch.lua", test);
+    folder.passes(1).await;
+}

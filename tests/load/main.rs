@@ -9,6 +9,8 @@
 //! `cargo bench --bench load -- versions PATH [sqlite|postgres|all]`: another build of the server, beside this one.
 //! `cargo bench --bench load -- apps [--records N] [--only sqlite|postgres] [--page TEXT] [--url URL]`: the example apps on a large index; with a
 //! database of an earlier run, on its records.
+//! `cargo bench --bench load -- live [--sockets N] [--filters N] [--accounts N] [--rate N] [--seconds N] [--records N] [--only sqlite|postgres]`:
+//! a subscription with many connections, which `all` leaves out. A small run: `live --sockets 200 --filters 10 --rate 100 --records 2000`.
 //! `cargo bench --bench load -- scale [--records N] [--only sqlite|postgres] [--cache-mib N]`: a large index, which `all` leaves out.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program prints its results")]
@@ -22,6 +24,7 @@ mod cpu;
 mod fairness;
 mod foreign;
 mod http;
+mod live;
 mod neighbours;
 mod replay;
 mod report;
@@ -88,18 +91,52 @@ fn main() -> anyhow::Result<()> {
             runtime.block_on(versions_of(Path::new(other), arg(2).unwrap_or("all"), &plan(&args)?))
         }
         (Some("scale"), _) => runtime.block_on(large(&plan(&args)?)),
+        (Some("live"), _) => runtime.block_on(subscriptions(&args)),
         (Some("apps"), _) => runtime.block_on(apps(&plan(&args)?)),
         (which, _) => runtime.block_on(compare(which.unwrap_or("all"), &plan(&args)?)),
     }
 }
 
-fn plan(args: &[String]) -> anyhow::Result<Plan> {
-    let value = |name: &str, default: u64| -> anyhow::Result<u64> {
-        args.iter().position(|a| a == name).map_or(Ok(default), |at| {
-            Ok(args.get(at + 1).ok_or_else(|| anyhow::anyhow!("{name} needs a number"))?.parse()?)
-        })
+/// The number after a name among the arguments.
+fn number(args: &[String], name: &str, default: u64) -> anyhow::Result<u64> {
+    args.iter().position(|a| a == name).map_or(Ok(default), |at| {
+        Ok(args.get(at + 1).ok_or_else(|| anyhow::anyhow!("{name} needs a number"))?.parse()?)
+    })
+}
+
+/// The text after a name among the arguments.
+fn text(args: &[String], name: &str) -> String {
+    args.iter().skip_while(|a| *a != name).nth(1).cloned().unwrap_or_default()
+}
+
+/// Measures a subscription with many connections on each database.
+async fn subscriptions(args: &[String]) -> anyhow::Result<()> {
+    let plan = live::Plan {
+        sockets: number(args, "--sockets", 10_000)? as usize,
+        filters: number(args, "--filters", 100)? as usize,
+        accounts: number(args, "--accounts", 10_000)? as usize,
+        rate: number(args, "--rate", 1_000)? as usize,
+        seconds: number(args, "--seconds", 20)? as usize,
+        records: number(args, "--records", 20_000)? as usize,
     };
-    let text = |name: &str| args.iter().skip_while(|a| *a != name).nth(1).cloned().unwrap_or_default();
+    let (only, mut rows) = (text(args, "--only"), Vec::new());
+    if "sqlite".contains(&only) {
+        let directory = tempfile::tempdir()?;
+        rows.push(live::measure(&sqlite(directory.path()), &plan).await?);
+    }
+    if "postgres".contains(&only) {
+        rows.push(live::measure(&postgres().await?, &plan).await?);
+    }
+    println!("\n{}\n\n{}", report::machine(), live::HEAD);
+    for row in rows {
+        println!("{row}");
+    }
+    Ok(())
+}
+
+fn plan(args: &[String]) -> anyhow::Result<Plan> {
+    let value = |name: &str, default: u64| number(args, name, default);
+    let text = |name: &str| text(args, name);
     let is_large = args.first().is_some_and(|which| matches!(which.as_str(), "scale" | "apps"));
     let records = if is_large { 10_000_000 } else { 100_000 };
     Ok(Plan {

@@ -12,12 +12,13 @@ export function parseTrigger(id: string): Trigger {
 }
 
 /** What starts scripts of a kind. */
-export type Source = 'record' | 'label' | 'query' | 'procedure' | 'job' | 'setup'
+export type Source = 'record' | 'label' | 'subscription' | 'query' | 'procedure' | 'job' | 'setup'
 
 export function sourceOf(kind: string): Source {
   if (kind === 'labeler.apply') return 'label'
   if (kind === 'xrpc.query' || kind === 'xrpc.view') return 'query'
   if (kind === 'xrpc.procedure') return 'procedure'
+  if (kind === 'xrpc.subscription') return 'subscription'
   if (kind === 'setup') return 'setup'
   return kind === 'job.run' || kind === 'schedule' ? 'job' : 'record'
 }
@@ -61,6 +62,10 @@ export function eventOf(source: Source, trial: Trial): DryRunEvent {
   switch (source) {
     case 'record':
       return { type: 'record', uri: trial.uri.trim(), action: trial.action || undefined, record: input }
+    case 'subscription': {
+      const change = { uri: trial.uri.trim(), action: trial.action || undefined, record: input }
+      return { type: 'change', ...change, params: paramsOf(trial.params) }
+    }
     case 'label':
       return { type: 'label', src: trial.src.trim(), uri: trial.uri.trim(), val: trial.val.trim(), neg: trial.neg }
     case 'setup':

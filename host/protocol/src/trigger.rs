@@ -9,6 +9,8 @@ pub enum TriggerKind {
     /// A query that a document answers in place of a script.
     View,
     Procedure,
+    /// Makes the messages of a subscription.
+    Subscription,
     RecordCreate,
     RecordUpdate,
     RecordDelete,
@@ -25,10 +27,11 @@ pub enum TriggerKind {
 
 impl TriggerKind {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Query,
         Self::View,
         Self::Procedure,
+        Self::Subscription,
         Self::RecordCreate,
         Self::RecordUpdate,
         Self::RecordDelete,
@@ -50,11 +53,17 @@ impl TriggerKind {
         self.is_job() || self == Self::Setup
     }
 
+    /// Whether its runs only read: everyone may cause them, and they may be repeated.
+    pub fn only_reads(self) -> bool {
+        matches!(self, Self::Query | Self::Subscription)
+    }
+
     /// The name of this trigger in a script's context; all record events are `record`.
     pub fn context(self) -> &'static str {
         match self {
             Self::Query | Self::View => "query",
             Self::Procedure => "procedure",
+            Self::Subscription => "subscription",
             Self::RecordCreate | Self::RecordUpdate | Self::RecordDelete | Self::RecordIndex => "record",
             Self::LabelApply => "label",
             Self::JobRun | Self::Schedule => "job",
@@ -68,6 +77,7 @@ impl TriggerKind {
             Self::Query => "xrpc.query",
             Self::View => "xrpc.view",
             Self::Procedure => "xrpc.procedure",
+            Self::Subscription => "xrpc.subscription",
             Self::RecordCreate => "record.create",
             Self::RecordUpdate => "record.update",
             Self::RecordDelete => "record.delete",
@@ -215,6 +225,7 @@ mod tests {
             ("xrpc.query:com.example.get", TriggerKind::Query, "com.example.get"),
             ("xrpc.view:com.example.get", TriggerKind::View, "com.example.get"),
             ("xrpc.procedure:com.example.do-it", TriggerKind::Procedure, "com.example.do-it"),
+            ("xrpc.subscription:com.example.watch", TriggerKind::Subscription, "com.example.watch"),
             ("record.create:a.b", TriggerKind::RecordCreate, "a.b"),
             ("record.update:a.b2", TriggerKind::RecordUpdate, "a.b2"),
             ("record.delete:A.B", TriggerKind::RecordDelete, "A.B"),

@@ -128,7 +128,7 @@ async fn types_describe_the_api_and_the_triggers(world: World) {
     assert_eq!(all.body["variables"], json!(["API_KEY"]));
     assert!(!all.text.contains("secret value"));
     let triggers = all.body["triggers"].as_array().unwrap();
-    assert_eq!(triggers.len(), 12);
+    assert_eq!(triggers.len(), 13);
     // A view is compared with the lexicon of its method, which is not here.
     for trigger in triggers.iter().filter(|trigger| trigger["kind"] != "xrpc.view") {
         let is_name = trigger["subject"] == "job_type" || trigger["subject"] == "name";

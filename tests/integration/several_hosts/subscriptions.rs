@@ -3,6 +3,7 @@
 use super::*;
 use crate::fixtures::{LIST, NOTES};
 use crate::xrpc::live::Page;
+use crate::xrpc::subscription_kills::{Clients, parameter};
 use crate::xrpc::subscriptions::{WATCH, connect, lexicon, next};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -53,4 +54,25 @@ async fn live_queries_of_every_host_follow_the_writes_of_another() {
         host.eventually("all records", async |host| host.records().await == 30).await;
         page.settle(host).await;
     }
+}
+
+/// Kills one host after the other. Clients continue with the other one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_of_one_of_two_hosts_lose_and_double_nothing() {
+    const BURST: i64 = 25;
+    let mut hosts = stream::start().await;
+    hosts.a.upload(lexicon(), Some(NOTES)).await;
+    let has_lexicon = async || hosts.b.xrpc(WATCH).await.status == 426;
+    soon("the other host has the lexicon", NOTIFIED_WITHIN, has_lexicon).await;
+    let path = format!("/xrpc/{WATCH}?client_key={}", hosts.a.client_key);
+    let clients = Clients::start(&[hosts.a.address, hosts.b.address], &path);
+    let rounds = parameter("BELVEDERE_KILL_ROUNDS", 3) as i64;
+    for round in 0..rounds {
+        hosts.write(round * BURST, BURST);
+        tokio::time::sleep(Duration::from_millis(round as u64 * 37 % 101)).await;
+        let host = if round % 2 == 0 { &mut hosts.a } else { &mut hosts.b };
+        host.kill();
+        host.start_again().await;
+    }
+    clients.finish((rounds * BURST) as u64, 1).await;
 }

@@ -14,6 +14,8 @@ mod service;
 mod shares;
 mod standard;
 mod statuses;
+pub mod subscription_kills;
+mod subscription_scripts;
 pub mod subscriptions;
 mod tickets;
 mod typed;

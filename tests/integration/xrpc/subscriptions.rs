@@ -14,7 +14,7 @@ use crate::support::instance::Instance;
 pub const WATCH: &str = "com.example.watchNotes";
 
 /// Longer than any message takes, also when another host has to follow the stream first.
-const SOON: Duration = Duration::from_mins(1);
+pub const SOON: Duration = Duration::from_mins(1);
 
 pub fn lexicon() -> Value {
     let seq = json!({ "type": "integer" });
@@ -51,7 +51,7 @@ pub async fn connect(
     WebSocket::connect(server.address, &path, &headers).await
 }
 
-async fn receive(socket: &mut WebSocket) -> Received {
+pub async fn receive(socket: &mut WebSocket) -> Received {
     tokio::time::timeout(SOON, socket.receive()).await.unwrap()
 }
 
@@ -70,7 +70,6 @@ crate::in_both_worlds!(
     subprotocols_are_negotiated,
     bad_requests_are_refused_before_the_upgrade,
     hidden_records_are_not_shown,
-    kills_lose_and_double_nothing,
     a_burst_is_read_from_the_table,
     the_connections_of_an_address_are_bounded
 );
@@ -262,55 +261,23 @@ async fn the_connections_of_an_address_are_bounded(world: World) {
         .await;
 }
 
-/// Kills the server while it indexes. Each client resumes with the last number that it has, and at the end has the changes
-/// of the index, each once.
-async fn kills_lose_and_double_nothing(world: World) {
-    const CLIENTS: usize = 5;
-    const ROUNDS: usize = 8;
-    let mut world = watched(world).await;
-    let mut cursors = [0_i64; CLIENTS];
-    let mut seen = vec![BTreeMap::<i64, String>::new(); CLIENTS];
-    let mut written = 0;
-    for round in 0..ROUNDS {
-        let mut sockets = Vec::new();
-        for cursor in cursors {
-            sockets.push(connect(&world.server, &format!("cursor={cursor}"), None).await.unwrap());
-        }
-        for n in 0..25 {
-            let record = json!({ "$type": NOTES, "text": format!("{round}.{n}") });
-            world.push(|at, rev| {
-                Frame::create(at, Place { did: ALICE, collection: NOTES, rkey: rev, rev }, &record)
-            });
-            written += 1;
-        }
-        // Kills at a different point of each burst.
-        for (client, socket) in sockets.iter_mut().enumerate() {
-            for _ in 0..round + client {
-                let (_, message) = next(socket).await;
-                note(&mut cursors[client], &mut seen[client], &message);
-            }
-        }
-        world.server.kill();
-        for (client, socket) in sockets.iter_mut().enumerate() {
-            while let Received::Json(frame) = receive(socket).await {
-                note(&mut cursors[client], &mut seen[client], &frame["payload"]);
-            }
-        }
-        world.server.start_again().await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_cost_tokens_if_the_operator_wants_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", directory.path().join("costs.db").display());
+    let limits = [("DEFAULT_RATE_LIMIT_CAPACITY", "10"), ("DEFAULT_RATE_LIMIT_REFILL_RATE", "5")];
+    let mut world = watched(World::on_with(&url, Some(directory), &limits).await).await;
+    let cost = json!({ "value": "10" });
+    let set = world.server.admin(Method::PUT, "/admin/settings/rate_limit.message_cost", Some(&cost)).await;
+    assert!(set.status.is_success(), "{}", set.text);
+    let mut socket = connect(&world.server, "", None).await.unwrap();
+    for rkey in ["a", "b"] {
+        world.note(ALICE, rkey, json!({ "text": "x" })).await;
     }
-    world.server.eventually("everything", async |server| server.records().await >= written).await;
-    for client in 0..CLIENTS {
-        let mut socket = connect(&world.server, &format!("cursor={}", cursors[client]), None).await.unwrap();
-        while (seen[client].len() as u64) < written {
-            let (_, message) = next(&mut socket).await;
-            note(&mut cursors[client], &mut seen[client], &message);
-        }
-        let mut uris: Vec<_> = seen[client].values().collect();
-        uris.sort_unstable();
-        uris.dedup();
-        assert_eq!(uris.len() as u64, written, "each record once");
-        assert_eq!(seen[client], seen[0], "all clients have the same");
-    }
+    next(&mut socket).await;
+    let first = std::time::Instant::now();
+    next(&mut socket).await;
+    assert!(first.elapsed() > Duration::from_secs(1), "ten tokens need two seconds: {:?}", first.elapsed());
 }
 
 fn note(cursor: &mut i64, seen: &mut BTreeMap<i64, String>, message: &Value) {

@@ -40,6 +40,7 @@ export const sections: {
       { key: 'rate_limit.default_query_cost', kind: 'number', standard: '1' },
       { key: 'rate_limit.default_procedure_cost', kind: 'number', standard: '1' },
       { key: 'rate_limit.default_proxy_cost', kind: 'number', standard: '1' },
+      { key: 'rate_limit.message_cost', kind: 'number', standard: '0' },
     ],
   },
   { section: 'backfill', settings: of('backfill_') },

@@ -69,7 +69,8 @@ events! {
         actor, trigger, { "stored": is_stored, network, ok };
     /// A script has called `log()`.
     "script.log" Info ScriptLog { caller: Option<String>, trigger, message } caller, trigger, { trigger, "message": truncate(message) };
-    /// A call of a script has failed. Its caller gets one of two fixed texts.
+    /// A call of a script has failed. Its caller gets one of two fixed texts. The messages that the script of a subscription makes of a
+    /// change are left out.
     "script.error" Error
         ScriptError {
             method: Nsid, caller: Option<String>, error, script_source, version: Option<String>, input: Value,
@@ -79,7 +80,8 @@ events! {
             "error": truncate(error), "script_source": truncate(script_source), version,
             "input": truncate_json(input), "caller_did": caller, "method": method.as_str(), "duration_ms": millis(duration)
         };
-    /// A script has answered a call with what its lexicon does not declare. The caller got it; one answer of a hundred is checked.
+    /// A script has answered a call with what its lexicon does not declare. The caller got it; one answer of a hundred is checked. Each
+    /// message of a subscription is checked, and is left out.
     "script.output_invalid" Warn ScriptOutputInvalid { method: Nsid, caller: Option<String>, error }
         caller, method.to_string(), { "error": truncate(error), "method": method.as_str() };
     /// A script has answered a call; only with verbose event logging.

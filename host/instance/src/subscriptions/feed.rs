@@ -18,11 +18,14 @@ use super::Wanted;
 use super::hub::Hub;
 use super::places::AllPlaces;
 use super::queue::{self, Receiver};
+use super::script_feed::{ScriptFeed, ScriptFeeds};
+use super::scripts::MessageScripts;
 use super::stream::ChangeStream;
 use crate::config;
 use crate::core::Core;
 use crate::lexicons::Registry;
 use belvedere_protocol::atproto::Nsid;
+use belvedere_web::fair_share::{Full, Tenant};
 
 /// Time after which a failed read is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -47,6 +50,8 @@ struct Inner {
     config: config::Subscriptions,
     changed: Notify,
     hub: Mutex<Hub>,
+    scripts: Arc<dyn MessageScripts>,
+    script_feeds: ScriptFeeds,
     clock: Clock,
     tasks: TaskTracker,
     drain: CancellationToken,
@@ -57,6 +62,7 @@ impl Subscriptions {
     pub fn new(
         core: &Core,
         config: config::Subscriptions,
+        scripts: Arc<dyn MessageScripts>,
         (tasks, drain): (TaskTracker, CancellationToken),
     ) -> Self {
         Self(Arc::new(Inner {
@@ -66,6 +72,8 @@ impl Subscriptions {
             config,
             changed: Notify::new(),
             hub: Mutex::default(),
+            scripts,
+            script_feeds: ScriptFeeds::default(),
             clock: core.clock.clone(),
             tasks,
             drain,
@@ -78,8 +86,22 @@ impl Subscriptions {
     }
 
     /// The messages from a cursor on: those after the message with this number, or only new ones.
-    pub fn stream(&self, wanted: Wanted, cursor: Option<i64>) -> ChangeStream {
-        ChangeStream::new(self.clone(), wanted, cursor)
+    ///
+    /// # Errors
+    /// When the subscription has a script, and it would run for too many different parameters: of the tenant, or in total.
+    pub fn stream(&self, wanted: Wanted, cursor: Option<i64>, tenant: &Tenant) -> Result<ChangeStream, Full> {
+        let is_scripted = self.is_scripted(&wanted.selection.nsid);
+        let feed = if is_scripted { Some(self.0.script_feeds.get(&wanted.selection, tenant)?) } else { None };
+        Ok(ChangeStream::new(self.clone(), wanted, feed, cursor))
+    }
+
+    /// Whether a script makes the messages of a subscription.
+    pub(super) fn is_scripted(&self, nsid: &Nsid) -> bool {
+        self.0.scripts.is_bound(nsid.as_str())
+    }
+
+    pub(super) fn scripts(&self) -> &dyn MessageScripts {
+        &*self.0.scripts
     }
 
     /// Looks for changes now, because another host or this one has made some.
@@ -155,11 +177,32 @@ impl Subscriptions {
 
     /// The number of the last change, and the queue of a new connection, which gets every later change, and perhaps a few earlier
     /// ones.
-    pub(super) async fn join(&self, wanted: &Wanted) -> Result<(i64, Receiver), StoreError> {
+    pub(super) async fn join(
+        &self,
+        wanted: &Wanted,
+        feed: Option<&Arc<ScriptFeed>>,
+    ) -> Result<(i64, Receiver), StoreError> {
+        if let Some(feed) = feed {
+            return feed.join(self, wanted.subprotocol).await;
+        }
         let last = record_changes::last_seq(&self.0.db).await?;
         let (sender, receiver) = queue::queue();
         self.begin(last, |hub| hub.add(wanted, sender));
         Ok((last, receiver))
+    }
+
+    /// The number of the last change, and a signal after changes of a collection, from then on.
+    pub(super) async fn signal(&self, collection: &Nsid) -> Result<(i64, Arc<Notify>), StoreError> {
+        let (changed, collections) = (Arc::new(Notify::new()), BTreeSet::from([collection.clone()]));
+        let last = record_changes::last_seq(&self.0.db).await?;
+        self.begin(last, |hub| hub.signal(&collections, &changed));
+        Ok((last, changed))
+    }
+
+    /// Runs a task until the server drains.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let drain = self.0.drain.clone();
+        self.0.tasks.spawn(async move { drain.run_until_cancelled(task).await });
     }
 
     /// Changes the hub, and starts its task after the change `last` if it does not run.
@@ -169,8 +212,8 @@ impl Subscriptions {
         if !hub.is_running {
             (hub.is_running, hub.position) = (true, last);
             drop(hub);
-            let (inner, drain) = (Arc::clone(&self.0), self.0.drain.clone());
-            self.0.tasks.spawn(async move { drain.run_until_cancelled(inner.run()).await });
+            let inner = Arc::clone(&self.0);
+            self.spawn(async move { inner.run().await });
         }
     }
 }
@@ -207,7 +250,7 @@ impl Inner {
     fn retire(&self) -> bool {
         let lexicons = self.registry.snapshot();
         let mut hub = self.hub();
-        hub.is_running = hub.tidy(&lexicons);
+        hub.is_running = hub.tidy(&lexicons, |nsid| self.scripts.is_bound(nsid));
         metrics::gauge!("belvedere_subscription_sockets").set(self.places.used() as f64);
         !hub.is_running
     }

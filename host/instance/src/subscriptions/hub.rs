@@ -1,5 +1,6 @@
 //! The connections of this host, and what each change sends to them.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
@@ -10,7 +11,7 @@ use belvedere_storage::store::record_changes::RecordChange;
 use belvedere_web::http::websocket::Frame;
 
 use super::queue::{Numbered, Sender};
-use super::{Subprotocol, Wanted, render};
+use super::{Selection, Subprotocol, Wanted, render, selection};
 use crate::lexicons::Snapshot;
 
 /// The connections to one subscription.
@@ -24,6 +25,7 @@ struct Channel {
 #[derive(Clone, Debug)]
 struct Entry {
     subprotocol: Subprotocol,
+    selection: Arc<Selection>,
     queue: Arc<Sender>,
 }
 
@@ -40,9 +42,11 @@ pub(super) struct Hub {
 
 impl Hub {
     pub(super) fn add(&mut self, wanted: &Wanted, queue: Sender) {
-        let channel = self.channels.entry(wanted.nsid.as_str().into()).or_default();
-        let entry = Entry { subprotocol: wanted.subprotocol, queue: Arc::new(queue) };
-        match &wanted.dids {
+        let Wanted { selection, subprotocol } = wanted;
+        let channel = self.channels.entry(selection.nsid.as_str().into()).or_default();
+        let (subprotocol, queue) = (*subprotocol, Arc::new(queue));
+        let entry = Entry { subprotocol, selection: Arc::clone(selection), queue };
+        match selection.accounts() {
             None => channel.everyone.push(entry),
             Some(dids) => {
                 for did in dids {
@@ -59,11 +63,13 @@ impl Hub {
         }
     }
 
-    /// Forgets connections that are gone, and closes those to subscriptions that are gone. Returns whether any remain.
-    pub(super) fn tidy(&mut self, lexicons: &Snapshot) -> bool {
+    /// Forgets connections that are gone, and closes those to subscriptions that are gone, or that have a script now. Returns
+    /// whether any remain.
+    pub(super) fn tidy(&mut self, lexicons: &Snapshot, is_scripted: impl Fn(&str) -> bool) -> bool {
         self.channels.retain(|nsid, channel| {
             let is_there =
-                lexicons.get(nsid).is_some_and(|lexicon| lexicon.kind == LexiconKind::Subscription);
+                lexicons.get(nsid).is_some_and(|lexicon| lexicon.kind == LexiconKind::Subscription)
+                    && !is_scripted(nsid);
             channel.everyone.retain(Entry::is_open);
             channel.by_did.retain(|_, entries| {
                 entries.retain(Entry::is_open);
@@ -86,6 +92,7 @@ impl Hub {
                 changed.notify_one();
             }
         }
+        let is_valid = LazyCell::new(|| selection::is_valid(lexicons, change));
         for (nsid, channel) in &mut self.channels {
             let Some(lexicon) = lexicons.get(nsid) else { continue };
             let is_target =
@@ -93,14 +100,17 @@ impl Hub {
             if !is_target {
                 continue;
             }
-            let mut frames: HashMap<Subprotocol, Option<Frame>> = HashMap::new();
+            let mut frames: HashMap<Subprotocol, Option<Arc<[Frame]>>> = HashMap::new();
             let mut send = |entry: &Entry| {
+                if !entry.selection.shows(change, || *is_valid) {
+                    return true;
+                }
                 let subprotocol = entry.subprotocol;
-                let frame = frames
-                    .entry(subprotocol)
-                    .or_insert_with(|| render::change(lexicons, &lexicon.id, change, subprotocol));
-                let Some(frame) = frame.clone() else { return true };
-                let is_taken = entry.queue.send(Numbered { seq: change.seq, frame });
+                let frame = frames.entry(subprotocol).or_insert_with(|| {
+                    Some([render::change(lexicons, &lexicon.id, change, subprotocol)?].into())
+                });
+                let Some(frames) = frame.clone() else { return true };
+                let is_taken = entry.queue.send(Numbered { seq: change.seq, frames });
                 if is_taken {
                     metrics::counter!("belvedere_subscription_messages_total").increment(1);
                 }

@@ -10,34 +10,36 @@ mod page;
 mod places;
 mod queue;
 mod render;
+mod script_feed;
+mod scripts;
+mod selection;
 mod stream;
 mod watch;
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use belvedere_protocol::atproto::event_stream::Subprotocol;
-use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_web::http::websocket::Frame;
 
 pub use feed::Subscriptions;
 pub use places::{AllPlaces, Places};
+pub use scripts::{MessageScripts, ScriptMessage, checked_messages};
+pub use selection::Selection;
 pub use stream::ChangeStream;
 pub use watch::{End, MAX_ANSWER, PageStream, Watch, WatchKey, Watches};
 
 /// The messages that a connection gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The subscription.
-    pub nsid: Nsid,
-    /// The collection whose changes it shows.
-    pub collection: Nsid,
-    /// The accounts whose records are shown; `None`: all.
-    pub dids: Option<BTreeSet<Did>>,
+    pub selection: Arc<Selection>,
     pub subprotocol: Subprotocol,
 }
 
 /// The messages of a connection.
 pub trait Messages: Send {
+    /// Whether the caller is charged for each message. A live query charges its answers.
+    const ARE_CHARGED: bool;
+
     /// Waits for messages. Cancel-safe.
     fn next(&mut self) -> impl Future<Output = Next> + Send;
 

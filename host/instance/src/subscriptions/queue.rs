@@ -13,11 +13,22 @@ const MAX_FRAMES: usize = 2_048;
 /// Bytes that wait for a connection. A larger message is accepted alone.
 const MAX_BYTES: usize = 4 << 20;
 
-/// A message with the number of its change.
+/// The messages of a change, with its number.
 #[derive(Clone, Debug)]
 pub(super) struct Numbered {
     pub(super) seq: i64,
-    pub(super) frame: Frame,
+    /// More than one only of a script.
+    pub(super) frames: Arc<[Frame]>,
+}
+
+impl Numbered {
+    pub(super) fn one(seq: i64, frame: Frame) -> Self {
+        Self { seq, frames: Arc::new([frame]) }
+    }
+
+    fn size(&self) -> usize {
+        self.frames.iter().map(Frame::size).sum()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +71,7 @@ impl Sender {
         if !self.is_open() {
             return false;
         }
-        let size = message.frame.size();
+        let size = message.size();
         let waiting = self.state.bytes.fetch_add(size, Ordering::AcqRel);
         let has_room = waiting == 0 || waiting + size <= MAX_BYTES;
         if has_room && self.frames.try_send(message).is_ok() {
@@ -92,7 +103,7 @@ impl Receiver {
         while let Ok(message) = self.frames.try_recv() {
             messages.push(message);
         }
-        let size = messages.iter().map(|message| message.frame.size()).sum();
+        let size = messages.iter().map(Numbered::size).sum();
         self.state.bytes.fetch_sub(size, Ordering::AcqRel);
         Ok(messages)
     }
@@ -103,7 +114,7 @@ mod tests {
     use super::*;
 
     fn message(seq: i64, bytes: usize) -> Numbered {
-        Numbered { seq, frame: Frame::binary(vec![0; bytes]) }
+        Numbered::one(seq, Frame::binary(vec![0; bytes]))
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use belvedere_protocol::atproto::{Cid, Nsid};
 use belvedere_storage::store::record_changes::{Action, RecordChange};
 use belvedere_web::http::websocket::Frame;
 
+use super::scripts::Checked;
 use crate::lexicons::Snapshot;
 
 /// The frame of a change. `None` when the subscription's lexicon has no such message or does not allow its content, and for a
@@ -17,11 +18,7 @@ pub(super) fn change(
     change: &RecordChange,
     subprotocol: Subprotocol,
 ) -> Option<Frame> {
-    let name = match change.action {
-        Action::Created => "create",
-        Action::Updated => "update",
-        Action::Deleted => "delete",
-    };
+    let name = change.action.as_str();
     let definition = format!("{nsid}#{name}");
     if !lexicons.documents.has_message(nsid.as_str(), &definition) {
         return None;
@@ -53,6 +50,17 @@ pub(super) fn outdated_cursor(lexicons: &Snapshot, nsid: &Nsid, subprotocol: Sub
     let fields =
         r#""name":"OutdatedCursor","message":"the cursor is older than the oldest message that is kept""#;
     message(lexicons, nsid, ("info", fields), subprotocol)
+}
+
+/// The frames of the messages that a script has made of a change.
+pub(super) fn made_by_script(
+    lexicons: &Snapshot,
+    nsid: &Nsid,
+    messages: &[Checked],
+    subprotocol: Subprotocol,
+) -> Vec<Frame> {
+    let messages = messages.iter().map(|Checked { name, fields }| (name.as_str(), fields.as_str()));
+    messages.filter_map(|one| message(lexicons, nsid, one, subprotocol)).collect()
 }
 
 fn message(

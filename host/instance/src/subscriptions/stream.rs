@@ -1,14 +1,19 @@
 //! The messages of one connection: first those since its cursor, from the table, then those of its queue.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::record_changes;
 
 use super::queue::{Ended, Receiver};
+use super::script_feed::{self, ScriptFeed};
 use super::{Messages, Next, Subscriptions, Wanted, render};
+use belvedere_web::http::websocket::Frame;
 
 /// Time in which a connection whose queue was full must have read the table up to the present. A burst of changes, such as a
 /// backfill's, takes seconds.
@@ -19,9 +24,23 @@ const TOO_SLOW_AFTER: Duration = Duration::from_mins(1);
 pub struct ChangeStream {
     subscriptions: Subscriptions,
     wanted: Wanted,
+    /// The messages of the subscription's script.
+    feed: Option<Arc<ScriptFeed>>,
     state: State,
+    /// The messages of changes of the table for which the script runs.
+    running: Running,
     /// The time at which its queue was full, until it has caught up.
     overrun_at: Option<Instant>,
+}
+
+/// A page of changes for which the script runs, and its last number. It is kept between calls, so that none of it runs twice.
+#[derive(Default)]
+struct Running(Option<(i64, BoxFuture<'static, Vec<Frame>>)>);
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Running")
+    }
 }
 
 #[derive(Debug)]
@@ -43,13 +62,19 @@ enum State {
 }
 
 impl ChangeStream {
-    pub(super) fn new(subscriptions: Subscriptions, wanted: Wanted, cursor: Option<i64>) -> Self {
-        Self { subscriptions, wanted, state: State::Start { cursor }, overrun_at: None }
+    pub(super) fn new(
+        subscriptions: Subscriptions,
+        wanted: Wanted,
+        feed: Option<Arc<ScriptFeed>>,
+        cursor: Option<i64>,
+    ) -> Self {
+        let state = State::Start { cursor };
+        Self { subscriptions, wanted, feed, state, running: Running::default(), overrun_at: None }
     }
 
     async fn start(&mut self, cursor: Option<i64>) -> Result<Next, StoreError> {
         let Some(cursor) = cursor else {
-            let (seq, queue) = self.subscriptions.join(&self.wanted).await?;
+            let (seq, queue) = self.subscriptions.join(&self.wanted, self.feed.as_ref()).await?;
             self.state = State::Live { seq, queue };
             return Ok(Next::Frames(Vec::new()));
         };
@@ -61,8 +86,8 @@ impl ChangeStream {
         let mut frames = Vec::new();
         if cursor > 0 && cursor < first - 1 {
             let lexicons = self.subscriptions.registry().snapshot();
-            let Wanted { nsid, subprotocol, .. } = &self.wanted;
-            frames.extend(render::outdated_cursor(&lexicons, nsid, *subprotocol));
+            let Wanted { selection, subprotocol } = &self.wanted;
+            frames.extend(render::outdated_cursor(&lexicons, &selection.nsid, *subprotocol));
         }
         self.state = State::CatchUp { seq: cursor, queue: None };
         Ok(Next::Frames(frames))
@@ -74,10 +99,22 @@ impl ChangeStream {
             return Ok(super::too_slow(self));
         }
         let (subscriptions, wanted) = (&self.subscriptions, &self.wanted);
-        let page = record_changes::page(subscriptions.db(), seq, Some(&wanted.collection)).await?;
+        if let Some((until, run)) = &mut self.running.0 {
+            let (until, frames) = (*until, run.await);
+            self.running = Running::default();
+            self.read_up_to(until);
+            return Ok(Next::Frames(frames));
+        }
+        let Wanted { selection, subprotocol } = wanted;
+        if subscriptions.is_scripted(&selection.nsid) != self.feed.is_some() {
+            self.state = State::Ended;
+            return Ok(Next::Closed);
+        }
+        let page = record_changes::page(subscriptions.db(), seq, Some(&selection.collection)).await?;
         let Some(page) = page else {
             let has_queue = matches!(self.state, State::CatchUp { queue: Some(_), .. });
-            let joined = if has_queue { None } else { Some(subscriptions.join(wanted).await?.1) };
+            let joined =
+                if has_queue { None } else { Some(subscriptions.join(wanted, self.feed.as_ref()).await?.1) };
             self.state = match (std::mem::replace(&mut self.state, State::Ended), joined) {
                 (_, Some(queue)) => State::CatchUp { seq, queue: Some(queue) },
                 (State::CatchUp { queue: Some(queue), .. }, None) => {
@@ -88,18 +125,26 @@ impl ChangeStream {
             };
             return Ok(Next::Frames(Vec::new()));
         };
-        let lexicons = subscriptions.registry().snapshot();
-        let is_wanted = |did: &str| {
-            wanted.dids.as_ref().is_none_or(|dids| dids.iter().any(|wanted| wanted.as_str() == did))
-        };
-        let changes = page.changes.iter().filter(|change| is_wanted(&change.did));
-        let frames = changes
-            .filter_map(|change| render::change(&lexicons, &wanted.nsid, change, wanted.subprotocol))
-            .collect();
-        if let State::CatchUp { seq, .. } = &mut self.state {
-            *seq = page.until;
+        let changes = script_feed::wanted(subscriptions, selection, &page.changes);
+        if self.feed.is_some() {
+            let (parts, selection) = (subscriptions.clone(), Arc::clone(selection));
+            let run = script_feed::frames(parts, selection, *subprotocol, changes);
+            self.running = Running(Some((page.until, Box::pin(run))));
+            return Ok(Next::Frames(Vec::new()));
         }
+        let lexicons = subscriptions.registry().snapshot();
+        let frames = changes
+            .iter()
+            .filter_map(|change| render::change(&lexicons, &selection.nsid, change, *subprotocol))
+            .collect();
+        self.read_up_to(page.until);
         Ok(Next::Frames(frames))
+    }
+
+    fn read_up_to(&mut self, until: i64) {
+        if let State::CatchUp { seq, .. } = &mut self.state {
+            *seq = until;
+        }
     }
 
     async fn live(&mut self) -> Next {
@@ -108,10 +153,10 @@ impl ChangeStream {
         let ended = match received {
             Ok(messages) => {
                 let sent = *seq;
-                *seq = messages.last().map_or(sent, |last| last.seq);
+                *seq = messages.last().map_or(sent, |last| last.seq.max(sent));
                 // The table had those as well.
-                let new = messages.into_iter().filter(|message| message.seq > sent);
-                return Next::Frames(new.map(|message| message.frame).collect());
+                let new = messages.iter().filter(|message| message.seq > sent);
+                return Next::Frames(new.flat_map(|message| message.frames.iter().cloned()).collect());
             }
             Err(ended) => ended,
         };
@@ -132,6 +177,8 @@ impl ChangeStream {
 }
 
 impl Messages for ChangeStream {
+    const ARE_CHARGED: bool = true;
+
     async fn next(&mut self) -> Next {
         let step = match self.state {
             State::Start { cursor } => self.start(cursor).await,

@@ -144,7 +144,7 @@ impl Watch {
             });
             state.whole = Some(whole.clone());
             // The queue is empty.
-            sender.send(Numbered { seq, frame: whole });
+            sender.send(Numbered::one(seq, whole));
             state.connections.push(sender);
         }
         drop(state);
@@ -168,7 +168,7 @@ impl Watch {
         let frames: Vec<Frame> = frames.map(|(at, one)| self.frame(seq, one, at == last)).collect();
         (state.answer, state.whole) = (answer, None);
         let send = |sender: &Sender| {
-            let sent = frames.iter().all(|frame| sender.send(Numbered { seq, frame: frame.clone() }));
+            let sent = frames.iter().all(|frame| sender.send(Numbered::one(seq, frame.clone())));
             if sent {
                 metrics::counter!("belvedere_subscription_messages_total").increment(frames.len() as u64);
             }
@@ -215,9 +215,13 @@ pub struct PageStream {
 }
 
 impl Messages for PageStream {
+    const ARE_CHARGED: bool = false;
+
     async fn next(&mut self) -> Next {
         match self.queue.receive().await {
-            Ok(messages) => Next::Frames(messages.into_iter().map(|message| message.frame).collect()),
+            Ok(messages) => {
+                Next::Frames(messages.iter().flat_map(|message| message.frames.iter().cloned()).collect())
+            }
             // The whole answer follows, so the missed differences do not matter.
             Err(Ended::Overrun) => {
                 self.queue = self.watch.join().queue;

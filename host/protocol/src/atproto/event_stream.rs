@@ -26,10 +26,30 @@ pub enum Frame {
 pub struct Message<'a> {
     /// The subscription.
     pub nsid: &'a str,
-    /// The name of the message in the subscription's lexicon, without `#`.
+    /// The name of the message in the subscription's lexicon, without `#`; one of another lexicon has its full name.
     pub name: &'a str,
     /// The JSON text of its fields, without braces.
     pub fields: &'a str,
+}
+
+impl Message<'_> {
+    /// The message as DAG-CBOR, which is checked against its lexicon.
+    ///
+    /// # Errors
+    /// The differences from the lexicon.
+    pub fn encode(&self, schemas: &Schemas) -> Result<Vec<u8>, SchemaErrors> {
+        schemas.encode_message(self.nsid, self.payload().as_bytes())
+    }
+
+    fn payload(&self) -> String {
+        let Self { nsid, name, fields } = self;
+        let comma = if fields.is_empty() { "" } else { "," };
+        if name.contains('#') {
+            format!(r#"{{"$type":"{name}"{comma}{fields}}}"#)
+        } else {
+            format!(r#"{{"$type":"{nsid}#{name}"{comma}{fields}}}"#)
+        }
+    }
 }
 
 impl Subprotocol {
@@ -59,9 +79,9 @@ impl Subprotocol {
     /// # Errors
     /// The differences from the lexicon.
     pub fn message(self, schemas: &Schemas, message: Message<'_>) -> Result<Frame, SchemaErrors> {
-        let Message { nsid, name, fields } = message;
-        let payload = format!(r#"{{"$type":"{nsid}#{name}",{fields}}}"#);
-        let cbor = schemas.encode_message(nsid, payload.as_bytes())?;
+        let Message { name, fields, .. } = message;
+        let payload = message.payload();
+        let cbor = schemas.encode_message(message.nsid, payload.as_bytes())?;
         Ok(match self {
             Self::V1Json => Frame::Text(format!(r#"{{"$type":"message","payload":{payload}}}"#)),
             Self::V1Cbor => {
@@ -75,7 +95,7 @@ impl Subprotocol {
             Self::V0Cbor => {
                 let mut frame = vec![0xa2];
                 push_text(&mut frame, "t");
-                push_text(&mut frame, &format!("#{name}"));
+                push_text(&mut frame, &if name.contains('#') { name.to_owned() } else { format!("#{name}") });
                 push_text(&mut frame, "op");
                 frame.push(0x01);
                 // The same text could be encoded with its type.
@@ -113,6 +133,7 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -141,6 +162,17 @@ mod tests {
         let mut parts = record::to_cbor(br##"{"op":1,"t":"#create"}"##).unwrap().unwrap();
         parts.extend(record::to_cbor(br#"{"seq":7,"record":{"a":1}}"#).unwrap().unwrap());
         assert_eq!(frame(Subprotocol::V0Cbor, fields), Ok(Frame::Binary(parts)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_has_a_frame_in_each_subprotocol_or_in_none(seq in any::<i64>(), text in ".{0,40}", more in "[0-9.e\\-]{0,6}") {
+            let fields = format!(r#""seq":{seq},"record":{{"a":{},"b":"{more}"}}"#, json!(text));
+            let message = Message { nsid: "com.example.watch", name: "create", fields: &fields };
+            let schemas = schemas();
+            let frames = Subprotocol::ALL.map(|subprotocol| subprotocol.message(&schemas, message).is_ok());
+            prop_assert!(frames == [true; 3] || frames == [false; 3], "{:?}", frames);
+        }
     }
 
     #[test]

@@ -59,6 +59,10 @@ pub enum TriggerEvent<'a> {
         cts: &'a str,
         exp: Option<&'a str>,
     },
+    /// A change of which a subscription sends messages: a JSON object.
+    Change {
+        event: &'a [u8],
+    },
 }
 
 impl TriggerEvent<'_> {
@@ -82,6 +86,10 @@ impl TriggerEvent<'_> {
                 texts(exp.map(|exp| ("exp", exp)).as_slice());
                 field(out, "neg");
                 out.extend_from_slice(if neg { b"true" } else { b"false" });
+            }
+            Self::Change { event } => {
+                field(out, "event");
+                out.extend_from_slice(event);
             }
         }
     }

@@ -59,18 +59,20 @@ impl<'a> CalledMethod<'a> {
     }
 }
 
-/// Tokens that a call costs when its lexicon doesn't say (settings `rate_limit.default_*_cost`).
+/// Tokens that a call costs when its lexicon doesn't say (settings `rate_limit.default_*_cost`), and a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DefaultCosts {
     query: u32,
     procedure: u32,
     /// Methods without a lexicon here.
     proxy: u32,
+    /// A message of a subscription.
+    message: u32,
 }
 
 impl Default for DefaultCosts {
     fn default() -> Self {
-        Self { query: 1, procedure: 1, proxy: 1 }
+        Self { query: 1, procedure: 1, proxy: 1, message: 0 }
     }
 }
 
@@ -86,6 +88,7 @@ impl Costs {
             ("rate_limit.default_query_cost", &mut costs.query),
             ("rate_limit.default_procedure_cost", &mut costs.procedure),
             ("rate_limit.default_proxy_cost", &mut costs.proxy),
+            ("rate_limit.message_cost", &mut costs.message),
         ] {
             if let Some(number) = settings.number(key) {
                 *cost = number;
@@ -193,7 +196,22 @@ impl Access {
     /// # Errors
     /// 401 when the client is no longer active, 429 when the bucket is empty.
     pub fn charge_nested(&self, caller: &Caller, method: CalledMethod<'_>) -> Result<(), Error> {
-        let cost = self.costs.of(self, &method);
+        self.charge_caller(caller, self.costs.of(self, &method))
+    }
+
+    /// Charges messages that a caller gets from a subscription.
+    ///
+    /// # Errors
+    /// Those of [`Self::charge_nested`].
+    pub fn charge_messages(&self, caller: &Caller, count: usize) -> Result<(), Error> {
+        let cost = self.costs.0.load().message;
+        if cost == 0 {
+            return Ok(());
+        }
+        self.charge_caller(caller, cost.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)))
+    }
+
+    fn charge_caller(&self, caller: &Caller, cost: u32) -> Result<(), Error> {
         if let Some(id) = &caller.client {
             let client = self.clients.by_id(id).ok_or_else(|| Error::unauthorized("Invalid client"))?;
             self.clients.pay(&buckets(self), &client, cost)?;

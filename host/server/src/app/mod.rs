@@ -258,7 +258,8 @@ impl App {
         let ending = (tasks.clone(), lifecycle.drain.child_token());
         let label_feed = LabelFeed::new(db.clone(), &label_issuer, ending);
         let ending = (tasks.clone(), lifecycle.drain.child_token());
-        let subscriptions = Subscriptions::new(&core, config.subscriptions, ending);
+        let message_scripts = Arc::new(scripting.events.clone());
+        let subscriptions = Subscriptions::new(&core, config.subscriptions, message_scripts, ending);
         let moderator = Moderator::new(core.db.clone(), core.clock.clone(), core.events.clone());
         let alerts = Alerts::new(core.clone(), identity.origin.clone());
         let app = Arc::new(Self {

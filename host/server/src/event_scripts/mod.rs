@@ -1,4 +1,5 @@
-//! Runs event scripts, which decide on a record or a label before it is stored (`lua-runtime.md` §2, §4).
+//! Runs event scripts, which decide on a record or a label before it is stored (`lua-runtime.md` §2, §4), and those of
+//! subscriptions, which make messages of stored changes.
 //!
 //! A script decides by its return value: nil skips the event, a table replaces the record or label, anything else lets
 //! it proceed. A script that fails is retried when that can help; after that the event is dead-lettered and proceeds
@@ -8,6 +9,7 @@
 
 mod label;
 mod letters;
+mod messages;
 mod record;
 mod reindex;
 mod retry;
@@ -19,6 +21,7 @@ use tokio::sync::Semaphore;
 
 pub use label::{Label, LabelVerdict};
 pub use letters::{RetryError, original_event};
+pub use messages::{MessageParams, change_json};
 pub use record::Verdict;
 pub use reindex::{Reindexing, TYPE as REINDEX_TYPE};
 
@@ -33,6 +36,10 @@ use belvedere_storage::store::Db;
 /// enough while some scripts wait for other servers.
 const MAX_RUNS: usize = 16;
 
+/// Scripts of subscriptions that run at the same time: a client that resumes may need thousands of runs, and the scripts of
+/// records must not wait for them.
+const MAX_MESSAGE_RUNS: usize = 8;
+
 /// Runs the scripts bound to record and label events. Cheap to clone.
 #[derive(Clone)]
 pub struct EventScripts(Arc<Inner>);
@@ -42,6 +49,7 @@ struct Inner {
     events: EventLog,
     db: Db,
     runs: Semaphore,
+    message_runs: Semaphore,
     early: EarlyEvents,
     /// Reports of dead letters of labels.
     label_letters: Throttle,
@@ -62,6 +70,7 @@ impl EventScripts {
             events,
             db,
             runs: Semaphore::new(MAX_RUNS),
+            message_runs: Semaphore::new(MAX_MESSAGE_RUNS),
             early: EarlyEvents::default(),
         }))
     }

@@ -31,7 +31,7 @@ use crate::app::App;
 use belvedere_instance::identity::Resolver;
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Call, Caller, Verb};
-use belvedere_protocol::atproto::{AtIdentifier, Did, Handle, Nsid};
+use belvedere_protocol::atproto::{AtIdentifier, Did, Handle, HandleUri, Nsid, RecordUri};
 use belvedere_scripting::scripts::{CompiledScript, Lineage};
 use belvedere_web::http::Error;
 
@@ -146,6 +146,18 @@ pub async fn account_named(app: &App, caller: &Caller, name: &str, text: &str) -
     let account = AtIdentifier::parse(text)
         .ok_or_else(|| Error::bad_request(format!("{name} is neither a DID nor a handle")))?;
     Reading::of_call(app, true).account_of(app, caller, name, account).await
+}
+
+/// The record that a caller names by its AT URI, in which a handle may stand for the DID. The look-up of a handle is charged.
+///
+/// # Errors
+/// 400 for other texts, and those of the look-up.
+pub async fn record_named(app: &App, caller: &Caller, text: &str) -> Result<RecordUri, Error> {
+    let resolver = Reading::of_call(app, true).resolver;
+    if let Some(named) = HandleUri::parse(text) {
+        pay_for_handle(app, &resolver, caller, &named.handle)?;
+    }
+    Ok(resolver.record_uri(text).await?)
 }
 
 /// Charges the look-up of a handle that a caller names, unless its account is known.

@@ -14,6 +14,7 @@ use http::header::{
 use http::{HeaderValue, StatusCode};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -151,21 +152,14 @@ impl Upgrade {
     /// [`Gone`].
     pub async fn socket(self) -> Result<Socket, Gone> {
         let upgraded = timeout(UPGRADE_TIMEOUT, self.0).await.map_err(|_| Gone)?.map_err(|_| Gone)?;
-        let config = bounded_writes(WebSocketConfig::default()).max_write_buffer_size(MAX_SENT);
-        let config = config
-            .read_buffer_size(MAX_RECEIVED)
-            .max_message_size(Some(MAX_RECEIVED))
-            .max_frame_size(Some(MAX_RECEIVED));
-        let stream =
-            WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
-        Ok(Socket { stream, ping_at: Instant::now() + PING_EVERY, is_pinged: false, frames: 0 })
+        Ok(Socket::over(TokioIo::new(upgraded)).await)
     }
 }
 
 /// An open connection.
 #[derive(Debug)]
-pub struct Socket {
-    stream: WebSocketStream<TokioIo<Upgraded>>,
+pub struct Socket<Io = TokioIo<Upgraded>> {
+    stream: WebSocketStream<Io>,
     ping_at: Instant,
     /// Nothing came since the last ping.
     is_pinged: bool,
@@ -173,7 +167,18 @@ pub struct Socket {
     frames: u32,
 }
 
-impl Socket {
+impl<Io: AsyncRead + AsyncWrite + Unpin> Socket<Io> {
+    /// The server's side of a connection whose handshake is over.
+    pub async fn over(io: Io) -> Self {
+        let config = bounded_writes(WebSocketConfig::default()).max_write_buffer_size(MAX_SENT);
+        let config = config
+            .read_buffer_size(MAX_RECEIVED)
+            .max_message_size(Some(MAX_RECEIVED))
+            .max_frame_size(Some(MAX_RECEIVED));
+        let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+        Self { stream, ping_at: Instant::now() + PING_EVERY, is_pinged: false, frames: 0 }
+    }
+
     /// Sends a binary message.
     ///
     /// # Errors
@@ -267,6 +272,8 @@ impl Socket {
 #[cfg(test)]
 mod tests {
     use http::Method;
+    use proptest::prelude::*;
+    use tokio::io::AsyncWriteExt as _;
     use tokio::net::TcpStream;
     use tokio_tungstenite::client_async;
 
@@ -353,6 +360,21 @@ mod tests {
         assert!(client.next().await.is_none_or(|message| message.is_err()));
     }
 
+    proptest! {
+        /// The same as the fuzz target `websocket`.
+        #[test]
+        fn whatever_a_client_sends_ends_the_connection(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (mut client, server) = tokio::io::duplex(64 << 10);
+                client.write_all(&bytes).await.unwrap();
+                client.shutdown().await.unwrap();
+                let mut socket = Socket::over(server).await;
+                assert_eq!(socket.wait_for(std::future::pending::<()>()).await, Err(Gone));
+            });
+        }
+    }
+
     #[tokio::test]
     async fn a_close_is_answered() {
         let running = start();
@@ -368,7 +390,7 @@ mod tests {
 
     #[tokio::test]
     async fn other_requests_are_refused() {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        use tokio::io::AsyncReadExt as _;
 
         let running = start();
         for (headers, status) in [

@@ -63,7 +63,7 @@ impl GrantUser<'_> {
     /// run may, except of queries without an authenticated caller.
     pub(super) fn may_use(&self, grant: &GrantRow) -> bool {
         if grant.scripts.is_empty() {
-            return self.has_caller || self.kind != TriggerKind::Query;
+            return self.has_caller || !self.kind.only_reads();
         }
         grant.scripts.iter().any(|trigger| trigger == self.trigger)
     }

@@ -143,6 +143,12 @@ impl Schemas {
         declared.is_some_and(|declared| matches!(declared.schema, Type::Link))
     }
 
+    /// Whether a definition requires a property. `None` when it does not declare it.
+    pub fn requires(&self, definition: &str, property: &str) -> Option<bool> {
+        let object = self.0.named(definition).and_then(|schema| self.0.object(schema))?;
+        object.property(property).map(|declared| declared.is_required)
+    }
+
     /// The subprotocol that the lexicon of a subscription names as its default.
     pub fn subprotocol(&self, method: &str) -> Option<&str> {
         self.0.method(method)?.subprotocol.as_deref()

@@ -24,7 +24,7 @@ impl Invocation<'_> {
         let caller = self.caller.and_then(|caller| caller.did.as_ref()).map(Did::as_str);
         let caller = match self.event {
             Some(TriggerEvent::Record { did, .. }) => Some(did),
-            Some(TriggerEvent::Label { .. }) => None,
+            Some(TriggerEvent::Label { .. } | TriggerEvent::Change { .. }) => None,
             None => caller,
         };
         for (name, value) in [
@@ -62,6 +62,9 @@ impl Invocation<'_> {
         } else if let Some(input) = self.input.or(self.job.map(|(_, input)| input)) {
             field(&mut out, "input");
             out.extend_from_slice(input);
+        } else if let Some(TriggerEvent::Change { event }) = self.event {
+            field(&mut out, "input");
+            out.extend_from_slice(event);
         } else if let Some(event) = &self.event {
             field(&mut out, "input");
             let start = out.len();

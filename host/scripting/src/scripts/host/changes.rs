@@ -8,11 +8,12 @@ use belvedere_protocol::trigger::TriggerKind;
 use belvedere_web::fair_share::Tenant;
 
 impl RunState {
-    /// Refuses a function that changes what others see in queries: everyone may call them, and a query changes nothing.
+    /// Refuses a function that changes what others see, in runs that everyone may cause.
     pub(super) fn may_change(&self, function: &str) -> Result<(), Fault> {
-        if self.info.kind == TriggerKind::Query {
-            let remedy = "a query changes nothing; call it in a procedure, an event or a job";
-            return Err(fault::forbidden(format!("{function}: {remedy}")));
+        if self.info.kind.only_reads() {
+            let kind = if self.info.kind == TriggerKind::Query { "query" } else { "subscription" };
+            let remedy = "changes nothing; call it in a procedure, an event or a job";
+            return Err(fault::forbidden(format!("{function}: a {kind} {remedy}")));
         }
         Ok(())
     }

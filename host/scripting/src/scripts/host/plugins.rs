@@ -21,7 +21,6 @@ use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
 use crate::scripts::services::PluginCallError;
 use belvedere_base::error_text::cut;
-use belvedere_protocol::trigger::TriggerKind;
 
 /// The interface, as the guest imports it.
 pub(super) const INTERFACE: &str = "belvedere:script/plugins@0.1.0";
@@ -87,7 +86,7 @@ async fn call(
     let requests = if dry_run { 0 } else { state.outbound.requests_left() };
     let run = RunContext {
         has_session: state.has_session(),
-        read_only: dry_run || state.info.kind == TriggerKind::Query,
+        read_only: dry_run || state.info.kind.only_reads(),
         requests_left: Arc::new(AtomicU32::new(requests)),
         time_left: Duration::from_micros(fuel / limits::PLUGIN_FUEL_PER_MICROSECOND),
         memory: state.lineage().memory().clone(),

@@ -37,6 +37,7 @@ impl Lineage {
             | TriggerKind::RecordDelete
             | TriggerKind::RecordIndex
             | TriggerKind::LabelApply
+            | TriggerKind::Subscription
             | TriggerKind::Library => (limits::EVENT_TIME, 1),
         };
         let when_full = if kind.is_job() { WhenFull::WaitAsJob } else { WhenFull::Wait };

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use http::StatusCode;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::access::Sender;
 use crate::api::streams;
@@ -15,6 +16,9 @@ use belvedere_web::http::{Error, Request, Response};
 
 /// Time between two looks whether the client may still be connected.
 const CHECK_EVERY: Duration = Duration::from_secs(30);
+
+/// Time after which a caller without tokens is charged again.
+const PAY_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// Time after which an account has to authenticate again: its token may have expired.
 const MAX_AGE: Duration = Duration::from_hours(1);
@@ -65,12 +69,23 @@ async fn feed(app: &App, caller: &Caller, mut socket: Socket, messages: impl Mes
     socket.close_with(closing).await;
 }
 
+/// Charges messages. A caller without tokens gets them later. One that has been removed is disconnected by the next look.
+async fn pay(app: &App, caller: &Caller, socket: &mut Socket, count: usize) -> Result<(), Gone> {
+    while let Err(error) = app.access.charge_messages(caller, count) {
+        if error.status != StatusCode::TOO_MANY_REQUESTS {
+            break;
+        }
+        socket.wait_for(sleep(PAY_AGAIN_AFTER)).await?;
+    }
+    Ok(())
+}
+
 /// Sends messages until the subscription ends. Returns the reason for the client.
-async fn send_all(
+async fn send_all<M: Messages>(
     app: &App,
     caller: &Caller,
     socket: &mut Socket,
-    mut messages: impl Messages,
+    mut messages: M,
 ) -> Result<Closing, Gone> {
     let began = Instant::now();
     let mut check_at = began + CHECK_EVERY;
@@ -87,7 +102,12 @@ async fn send_all(
         }
         match next {
             None => {}
-            Some(Next::Frames(frames)) => socket.send_all(frames).await?,
+            Some(Next::Frames(frames)) => {
+                if M::ARE_CHARGED && !frames.is_empty() {
+                    pay(app, caller, socket, frames.len()).await?;
+                }
+                socket.send_all(frames).await?;
+            }
             Some(Next::Error(frame, name)) => {
                 socket.send_all([frame]).await?;
                 return Ok(Closing::policy(name));

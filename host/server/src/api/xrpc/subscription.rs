@@ -6,13 +6,15 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use super::{input, socket};
+use crate::api::streams;
 use crate::app::App;
-use crate::methods::account_named;
+use crate::methods::{account_named, record_named};
 use belvedere_instance::lexicons::Lexicon;
-use belvedere_instance::subscriptions::Wanted;
+use belvedere_instance::subscriptions::{Selection, Wanted};
 use belvedere_instance::xrpc::Caller;
-use belvedere_protocol::atproto::Did;
 use belvedere_protocol::atproto::event_stream::Subprotocol;
+use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_storage::query::valid;
 use belvedere_web::http::websocket;
 use belvedere_web::http::{Error, Request, Response};
 
@@ -37,16 +39,23 @@ pub(super) async fn answer(
     lexicons.params(lexicon.id.as_str(), &given).map_err(|error| Error::bad_request(error.to_string()))?;
     let cursor = cursor(&given)?;
     let dids = dids(app, &caller, &given).await?;
+    let record = record(app, &caller, &given, &collection).await?;
+    let named = |wanted: &str| given.iter().find(|(name, _)| name == wanted).map(|(_, text)| text.as_str());
+    let valid = valid(named("valid")).map_err(|invalid| Error::bad_request(invalid.to_string()))?;
     let chosen = websocket::offered_protocols(&request).find_map(Subprotocol::of_token);
     let default = || Subprotocol::of_lexicon(lexicons.documents.subprotocol(lexicon.id.as_str()));
     let subprotocol = chosen.unwrap_or_else(default);
-    let wanted = Wanted { nsid: lexicon.id.clone(), collection, dids, subprotocol };
+    let mut params = given;
+    params.retain(|(name, _)| name != "cursor");
+    params.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let selection = Selection { nsid: lexicon.id.clone(), collection, dids, record, valid, params };
+    let wanted = Wanted { selection: Arc::new(selection), subprotocol };
+    let messages = app.subscriptions.stream(wanted, cursor, &caller.tenant).map_err(streams::refused)?;
 
     let mut accepted = socket::accept(app, &caller, &mut request)?;
     if let Some(chosen) = chosen {
         websocket::choose_protocol(&mut accepted.response, chosen.token());
     }
-    let messages = app.subscriptions.stream(wanted, cursor);
     Ok(socket::open(app, caller, accepted, messages))
 }
 
@@ -58,6 +67,21 @@ fn cursor(given: &[(String, String)]) -> Result<Option<i64>, Error> {
             "cursor must be the seq of the last message that was received, or 0 for all that are kept",
         )
     })
+}
+
+/// The only record whose changes are shown, by its AT URI, which may name a handle.
+async fn record(
+    app: &App,
+    caller: &Caller,
+    given: &[(String, String)],
+    collection: &Nsid,
+) -> Result<Option<RecordUri>, Error> {
+    let Some((_, text)) = given.iter().find(|(name, _)| name == "uri") else { return Ok(None) };
+    let uri = record_named(app, caller, text).await?;
+    if uri.collection != *collection {
+        return Err(Error::bad_request(format!("uri must be that of a record of {collection}")));
+    }
+    Ok(Some(uri))
 }
 
 async fn dids(

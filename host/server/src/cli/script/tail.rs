@@ -224,7 +224,7 @@ impl Event {
         }
         let error = self.detail["error"].as_str().unwrap_or_default();
         let of_kind = |kind: &TriggerKind| format!("{}:{subject}", kind.as_str());
-        let kinds = [TriggerKind::Query, TriggerKind::Procedure];
+        let kinds = [TriggerKind::Query, TriggerKind::Procedure, TriggerKind::Subscription];
         kinds.iter().map(of_kind).find(|id| error.starts_with(id)).unwrap_or_else(|| subject.to_owned())
     }
 

@@ -26,6 +26,17 @@ pub enum Action {
     Deleted,
 }
 
+impl Action {
+    /// The word for it in events of records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "create",
+            Self::Updated => "update",
+            Self::Deleted => "delete",
+        }
+    }
+}
+
 /// A change of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordChange {

@@ -26,6 +26,7 @@ use belvedere_instance::events::Event;
 use belvedere_instance::lexicons::Snapshot;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::lexicon::{self, LexiconKind};
+use belvedere_protocol::trigger::TriggerKind;
 use belvedere_storage::store;
 use belvedere_storage::store::lexicons::{LexiconRow, NewLexicon};
 use belvedere_web::http::{Error, Request};
@@ -115,7 +116,31 @@ pub(in crate::api::admin) fn warnings(app: &App, snapshot: &Snapshot, lexicon: &
         }),
     };
     let document: Value = serde_json::from_str(lexicon.document).unwrap_or_default();
-    of_target.into_iter().chain(lexicon::warnings(&document)).collect()
+    let of_messages = without_script(app, lexicon.id, &document);
+    of_target.into_iter().chain(of_messages).chain(lexicon::warnings(&document)).collect()
+}
+
+/// The names of messages that are sent without a script.
+const BUILT_IN_MESSAGES: [&str; 4] = ["create", "update", "delete", "info"];
+
+/// A warning about the messages of a subscription that only a script can make, while there is none.
+fn without_script(app: &App, id: &str, document: &Value) -> Option<String> {
+    let refs = document.pointer("/defs/main/message/schema/refs").and_then(Value::as_array)?;
+    let trigger = format!("{}:{id}", TriggerKind::Subscription.as_str());
+    if app.scripting.runtime.scripts.get(&trigger).is_some() {
+        return None;
+    }
+    let own = |name: &&str| {
+        let short = name.strip_prefix(id).unwrap_or(name).strip_prefix('#');
+        !short.is_some_and(|short| BUILT_IN_MESSAGES.contains(&short))
+    };
+    let others: Vec<&str> = refs.iter().filter_map(Value::as_str).filter(own).collect();
+    (!others.is_empty()).then(|| {
+        let names = others.join(", ");
+        format!(
+            "nothing sends the messages {names}: write the script {trigger}, which makes them of the changes"
+        )
+    })
 }
 
 impl<'a> Accepted<'a> {

@@ -22,6 +22,11 @@ pub(in crate::api::admin) fn check_trigger(app: &App, trigger: &Trigger) -> Resu
     let verb = match trigger.kind() {
         TriggerKind::Query | TriggerKind::View => Verb::Query,
         TriggerKind::Procedure => Verb::Procedure,
+        TriggerKind::Subscription if trigger.subject() == SUBSCRIBE => {
+            return Err(Error::bad_request(format!(
+                "no script makes the messages of {SUBSCRIBE}: the server sends its labels itself"
+            )));
+        }
         _ => return Ok(()),
     };
     let (nsid, namespace) = (trigger.subject(), &app.config.auth.service_namespace);
@@ -58,6 +63,7 @@ pub(in crate::api::admin) fn unusual(
     let (wanted, what) = match trigger.kind() {
         TriggerKind::Query | TriggerKind::View => (LexiconKind::Query, "a query"),
         TriggerKind::Procedure => (LexiconKind::Procedure, "a procedure"),
+        TriggerKind::Subscription => (LexiconKind::Subscription, "a subscription"),
         TriggerKind::LabelApply
         | TriggerKind::JobRun
         | TriggerKind::Schedule

@@ -18,6 +18,7 @@ use crate::access::{Admin, Permission};
 use crate::api::answer::{Built, Json};
 use crate::api::input::WithBody;
 use crate::app::App;
+use crate::event_scripts::MessageParams;
 use crate::methods::dry_run::DryRunMethods;
 use belvedere_instance::events::Event;
 use belvedere_instance::xrpc::{Answer, Call, Caller};
@@ -153,6 +154,11 @@ async fn run(
         }
         DryEvent::Label(label) => {
             events.dry_run_label(script, label, &methods.services()).await.map(RunResult::Label)
+        }
+        DryEvent::Change { change, params, values } => {
+            let params = MessageParams { given: params, values: values.as_ref() };
+            let made = events.attempt_messages(script, params, change, &methods.services()).await;
+            made.map(RunResult::Messages)
         }
         DryEvent::Request { call, delegate } => {
             let call = Call { caller: caller(admin, call.caller.did.clone()), ..Call::clone(call) };

@@ -274,6 +274,7 @@ fn has_callers(trigger: &Trigger) -> bool {
         TriggerKind::View | TriggerKind::Setup | TriggerKind::Schedule | TriggerKind::Library => false,
         TriggerKind::Query
         | TriggerKind::Procedure
+        | TriggerKind::Subscription
         | TriggerKind::RecordCreate
         | TriggerKind::RecordUpdate
         | TriggerKind::RecordDelete

@@ -151,6 +151,10 @@ impl Options {
                 json!({ "type": "job", "input": input, "caller_did": caller })
             }
             TriggerKind::Setup => json!({ "type": "setup" }),
+            TriggerKind::Subscription => bail!(
+                "{trigger} runs on a change: give one with --event, such as {}",
+                r#"'{"type":"change","uri":"at://did:plc:alice/com.example.note/1"}'"#
+            ),
             _ => bail!(
                 "{trigger} runs on an event: give one with --event, such as {}",
                 r#"'{"type":"record","uri":"at://did:plc:alice/com.example.note/1"}'"#

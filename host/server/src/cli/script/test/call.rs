@@ -5,16 +5,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::world::{Refused, World, parse, parse_did, store_label};
+use super::change::change;
+use super::world::{Refused, World, checked, parse, parse_did, store_label, without_nulls};
 use crate::event_scripts::LabelVerdict;
 use crate::methods;
 use crate::scheduler::JOB_TYPE_PREFIX;
 use belvedere_instance::indexing::{RecordAction, RecordEvent, RecordScriptRunner as _};
 use belvedere_instance::pds::SessionAuthority;
 use belvedere_instance::xrpc::{Answer, Call, CallHeaders, Caller, Verb};
-use belvedere_protocol::atproto::{Nsid, RecordUri, Tid, record, set_record_type};
+use belvedere_protocol::atproto::{Nsid, RecordUri, Tid, set_record_type};
 use belvedere_protocol::trigger::TriggerKind;
-use belvedere_storage::store::index::{Change, CheckedRecord, Validity};
+use belvedere_storage::store::index::Change;
 use belvedere_storage::store::jobs;
 use belvedere_storage::store::records::{PAGE_BYTES, latest_rev, tid_of_rev};
 use belvedere_web::fair_share::Tenant;
@@ -32,6 +33,7 @@ pub(super) async fn answer(world: &World, function: &str, call: &Call) -> Option
         "query" => method(world, Verb::Query, input, &call.params).await,
         "procedure" => method(world, Verb::Procedure, input, &call.params).await,
         "event" => event(world, input).await,
+        "change" => change(world, input, &call.params).await,
         "labelEvent" => label(world, input).await,
         "job" => Box::pin(job(world, input)).await,
         "schedule" => Box::pin(schedule(world, input)).await,
@@ -103,14 +105,6 @@ async fn method(
     })))
 }
 
-/// An object without the fields that are null, so that they are nil in Lua.
-fn without_nulls(mut object: Value) -> Value {
-    if let Value::Object(fields) = &mut object {
-        fields.retain(|_, value| !value.is_null());
-    }
-    object
-}
-
 #[derive(Deserialize)]
 struct GivenEvent {
     action: String,
@@ -157,14 +151,6 @@ async fn event(world: &World, input: &[u8]) -> Result<Value, Refused> {
         "instructions": run.as_ref().and_then(|run| run.instructions),
         "error": run.as_ref().and_then(|run| run.failure.as_ref()).map(|failure| &failure.message),
     })))
-}
-
-fn checked(text: Bytes) -> Result<CheckedRecord, String> {
-    let inspected = record::inspect(&text).map_err(|error| error.to_string())?;
-    let cid = inspected.cid.map_err(|error| error.to_string())?;
-    let text = inspected.canonical.unwrap_or(text);
-    let (refs, validity) = (inspected.refs, Validity::Unchecked);
-    Ok(CheckedRecord { text, cid: Some(cid), cid_verified: true, refs, validity })
 }
 
 /// A rev after the record's latest.

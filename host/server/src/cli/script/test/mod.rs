@@ -3,6 +3,7 @@
 
 mod call;
 mod case;
+mod change;
 mod coverage;
 mod databases;
 mod given;

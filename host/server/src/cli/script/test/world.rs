@@ -3,15 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::network::Network;
 use super::seen::Seen;
 use crate::app::App;
 use crate::event_scripts::Label;
 use belvedere_base::clock::{Clock, Timestamp};
-use belvedere_protocol::atproto::Did;
+use belvedere_protocol::atproto::{Did, record};
+use belvedere_storage::store::index::{CheckedRecord, Validity};
 use belvedere_storage::store::{labelers, labels};
 
 /// The labeler of labels without a `src`.
@@ -43,6 +46,23 @@ pub(super) fn parse<T: DeserializeOwned>(function: &str, input: &[u8]) -> Result
         let text = text.split(" at line ").next().unwrap_or(&text);
         Refused(format!("{function}: {text}"))
     })
+}
+
+/// An object without the fields that are null, so that they are nil in Lua.
+pub(super) fn without_nulls(mut object: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.retain(|_, value| !value.is_null());
+    }
+    object
+}
+
+/// A record of a test, with its CID.
+pub(super) fn checked(text: Bytes) -> Result<CheckedRecord, String> {
+    let inspected = record::inspect(&text).map_err(|error| error.to_string())?;
+    let cid = inspected.cid.map_err(|error| error.to_string())?;
+    let text = inspected.canonical.unwrap_or(text);
+    let (refs, validity) = (inspected.refs, Validity::Unchecked);
+    Ok(CheckedRecord { text, cid: Some(cid), cid_verified: true, refs, validity })
 }
 
 pub(super) fn parse_did(what: &str, text: &str) -> Result<Did, Refused> {

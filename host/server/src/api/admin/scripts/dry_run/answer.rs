@@ -15,7 +15,9 @@ use crate::api::admin::scripts::diagnostics;
 use crate::app::App;
 use crate::event_scripts::{LabelVerdict, Verdict};
 use belvedere_instance::events::redact::{self, Names};
+use belvedere_instance::subscriptions::{ScriptMessage, checked_messages};
 use belvedere_instance::xrpc::Answer;
+use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::trigger::Trigger;
 use belvedere_scripting::scripts::{
     DryLogLine, DryRunOptions, DryRunReport, DryWrite, RunProfile, ScriptFailure, limits,
@@ -67,6 +69,12 @@ enum DryRunResult {
         /// The differences of a 200 from the output that the method's lexicon declares.
         invalid_reason: Option<String>,
     },
+    Messages {
+        /// In the form that clients get.
+        messages: Vec<Value>,
+        /// The reasons why other messages are left out.
+        invalid_reason: Option<String>,
+    },
     Finished {
         value: Value,
     },
@@ -97,6 +105,7 @@ pub(super) enum RunResult {
     Record(Verdict),
     Label(LabelVerdict),
     Method(Answer),
+    Messages(Vec<ScriptMessage>),
     /// The result of a job or a setup.
     Finished(Bytes),
 }
@@ -185,6 +194,15 @@ fn result(app: &App, trigger: &Trigger, event: &DryEvent, result: RunResult) -> 
                 body: parsed(&answer.body),
                 invalid_reason: errors.map(|errors| errors.to_string()),
             }
+        }
+        RunResult::Messages(made) => {
+            let seq = if let DryEvent::Change { change, .. } = event { change.seq } else { 0 };
+            let (messages, errors) = match Nsid::try_from(trigger.subject()) {
+                Ok(nsid) => checked_messages(&app.registry.snapshot(), &nsid, seq, made),
+                Err(error) => (Vec::new(), vec![error.to_string()]),
+            };
+            let invalid_reason = (!errors.is_empty()).then(|| errors.join("; "));
+            DryRunResult::Messages { messages, invalid_reason }
         }
         RunResult::Finished(body) => DryRunResult::Finished { value: parsed(&body) },
     }

@@ -1,4 +1,4 @@
-//! The input of a dry run: a record event, a label, a request or a job.
+//! The input of a dry run: a record event, a label, a change for a subscription, a request or a job.
 
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
-use crate::event_scripts::{Label, original_event};
+use crate::event_scripts::{Label, change_json, original_event};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::indexing::{RecordAction, RecordEvent};
 use belvedere_instance::xrpc::{Call, CallHeaders, Caller, Verb};
@@ -15,6 +15,7 @@ use belvedere_protocol::atproto::{Did, Nsid, RecordUri, Tid, typed};
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_storage::store::dead_letters;
 use belvedere_storage::store::index::{Change, CheckedRecord, Validity};
+use belvedere_storage::store::record_changes::{Action, RecordChange};
 use belvedere_storage::store::records;
 use belvedere_web::http::Error;
 
@@ -43,6 +44,15 @@ pub enum DryRunEvent {
         #[schemars(with = "Option<Timestamp>")]
         exp: Option<String>,
     },
+    /// A change of the collection of a subscription.
+    Change {
+        #[schemars(extend("format" = "at-uri"))]
+        uri: String,
+        #[schemars(extend("enum" = ["create", "update", "delete", null]))]
+        action: Option<String>,
+        record: Option<Value>,
+        params: Option<Map<String, Value>>,
+    },
     Request {
         params: Option<Map<String, Value>>,
         input: Option<Value>,
@@ -65,6 +75,7 @@ pub enum DryRunEvent {
 pub(super) enum DryEvent {
     Record(Box<RecordEvent>),
     Label(Label),
+    Change { change: Box<RecordChange>, params: Vec<(String, String)>, values: Option<Map<String, Value>> },
     Request { call: Box<Call>, delegate: Option<Did> },
     Job { input: Bytes, caller_did: Option<Did>, inherit_auth: bool },
     Setup,
@@ -100,6 +111,13 @@ impl DryRunEvent {
                 label.validate().map_err(|invalid| bad(invalid.to_string()))?;
                 DryEvent::Label(label)
             }
+            Self::Change { uri, action, record, params } => {
+                let event = record_event(app, trigger, &uri, action.as_deref(), record).await?;
+                let params = pairs(params);
+                let values = app.registry.snapshot().params(trigger.subject(), &params);
+                let values = values.map_err(|errors| bad(errors.to_string()))?;
+                DryEvent::Change { change: Box::new(record_change(app, &event)), params, values }
+            }
             Self::Request { params, input, caller_did, delegate_did } => {
                 let caller =
                     Caller { did: parse_did("caller_did", caller_did.as_deref())?, ..Caller::default() };
@@ -113,18 +131,26 @@ impl DryRunEvent {
             },
             Self::Setup => DryEvent::Setup,
         };
-        event.check(trigger)?;
+        event.check(app, trigger)?;
         Ok(event)
     }
 }
 
 impl DryEvent {
-    fn check(&self, trigger: &Trigger) -> Result<(), Error> {
+    fn check(&self, app: &App, trigger: &Trigger) -> Result<(), Error> {
         let subject = match (self, trigger.kind()) {
             (Self::Request { .. }, TriggerKind::Query | TriggerKind::View | TriggerKind::Procedure)
             | (Self::Job { .. }, TriggerKind::JobRun | TriggerKind::Schedule)
             | (Self::Setup, TriggerKind::Setup) => return Ok(()),
             (Self::Label(label), TriggerKind::LabelApply) => label.trigger_subject().to_owned(),
+            (Self::Change { change, .. }, TriggerKind::Subscription) => {
+                let lexicon = app.registry.get(trigger.subject());
+                let target = lexicon.and_then(|lexicon| lexicon.target_collection.clone());
+                if let Some(target) = target.filter(|target| target.as_str() != change.collection) {
+                    return Err(bad(format!("uri must be that of a record of {target}")));
+                }
+                return Ok(());
+            }
             (Self::Record(event), kind) if kind.context() == "record" => {
                 let wanted = match kind {
                     TriggerKind::RecordCreate => Some(RecordAction::Create),
@@ -166,6 +192,10 @@ impl DryEvent {
                 let mut json = label.to_json();
                 json["type"] = "label".into();
                 json
+            }
+            Self::Change { change, params, values } => {
+                let params = values.clone().map_or_else(|| json!(params), Value::Object);
+                json!({ "type": "change", "event": parsed(change_json(change).as_bytes()), "params": params })
             }
             Self::Request { call, delegate } => json!({ "type": "request", "method": call.nsid.as_str(),
                 "params": call.params, "input": call.input.as_deref().map(parsed),
@@ -216,6 +246,25 @@ async fn record_event(
     Ok(RecordEvent { action, change: Change { uri, rev, record } })
 }
 
+/// The change that an event makes.
+fn record_change(app: &App, event: &RecordEvent) -> RecordChange {
+    let RecordEvent { action, change: Change { uri, record, .. } } = event;
+    RecordChange {
+        seq: 1,
+        did: uri.did.to_string(),
+        collection: uri.collection.to_string(),
+        rkey: uri.rkey.to_string(),
+        action: match action {
+            RecordAction::Create => Action::Created,
+            RecordAction::Update => Action::Updated,
+            RecordAction::Delete => Action::Deleted,
+        },
+        changed_at: app.clock.now(),
+        cid: record.as_ref().and_then(|record| record.cid).map(|cid| cid.to_bytes().to_vec()),
+        record: record.as_ref().map(|record| String::from_utf8_lossy(&record.text).into_owned()),
+    }
+}
+
 async fn dead_letter(app: &App, id: &str) -> Result<DryEvent, Error> {
     let not_found = || Error::not_found("dead letter not found");
     let id = id.parse().map_err(|_| not_found())?;
@@ -228,19 +277,8 @@ async fn dead_letter(app: &App, id: &str) -> Result<DryEvent, Error> {
     Ok(DryEvent::Record(Box::new(event)))
 }
 
-/// The call of a method. Values of parameters that are not texts become their JSON; null is left out.
-fn call(
-    trigger: &Trigger,
-    params: Option<Map<String, Value>>,
-    input: Option<Value>,
-    caller: Caller,
-) -> Result<Call, Error> {
-    let (verb, subject) = match trigger.kind() {
-        TriggerKind::Procedure => (Verb::Procedure, trigger.subject()),
-        _ => (Verb::Query, trigger.subject()),
-    };
-    let nsid =
-        Nsid::try_from(subject).map_err(|_| bad("a script of a method needs a trigger with an NSID"))?;
+/// Values of parameters that are not texts become their JSON; null is left out.
+fn pairs(params: Option<Map<String, Value>>) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for (name, value) in params.unwrap_or_default() {
         let values = match value {
@@ -256,6 +294,23 @@ fn call(
             Some((name.clone(), text))
         }));
     }
+    pairs
+}
+
+/// The call of a method.
+fn call(
+    trigger: &Trigger,
+    params: Option<Map<String, Value>>,
+    input: Option<Value>,
+    caller: Caller,
+) -> Result<Call, Error> {
+    let (verb, subject) = match trigger.kind() {
+        TriggerKind::Procedure => (Verb::Procedure, trigger.subject()),
+        _ => (Verb::Query, trigger.subject()),
+    };
+    let nsid =
+        Nsid::try_from(subject).map_err(|_| bad("a script of a method needs a trigger with an NSID"))?;
+    let params = pairs(params);
     let input = input.filter(|_| verb == Verb::Procedure).map(|input| input.to_string().into());
-    Ok(Call { verb, nsid, params: pairs, input, caller, headers: CallHeaders::default() })
+    Ok(Call { verb, nsid, params, input, caller, headers: CallHeaders::default() })
 }

@@ -44,6 +44,7 @@ const QUERY: &[&str] = &["method", "params", "collection", "caller_did", "space"
 const VIEW: &[&str] = &[];
 const PROCEDURE: &[&str] =
     &["method", "params", "input", "collection", "caller_did", "delegate_did", "space", "env"];
+const SUBSCRIPTION: &[&str] = &["event", "params", "collection", "env"];
 const RECORD: &[&str] = &["event", "action", "uri", "did", "collection", "rkey", "record", "env"];
 const LABEL: &[&str] = &["event", "src", "uri", "val", "neg", "cts", "exp", "env"];
 const JOB: &[&str] = &["job", "caller_did", "env"];
@@ -74,6 +75,15 @@ function handle()
   local record = Record(collection, input)
   record:save()
   return { uri = record._uri, cid = record._cid }
+end
+";
+const SUBSCRIPTION_TEMPLATE: &str = "\
+-- Return a message of the lexicon, an array of messages, or nil for none. It must not depend on the caller.
+function handle()
+  if event.action == \"delete\" then
+    return { [\"$type\"] = \"delete\", uri = event.uri }
+  end
+  return { [\"$type\"] = \"create\", uri = event.uri, record = event.record }
 end
 ";
 const RECORD_TEMPLATE: &str = "\
@@ -139,6 +149,12 @@ fn view(kind: TriggerKind) -> ScriptTrigger {
         TriggerKind::Query => ("nsid", "Answers a query method.", QUERY, QUERY_TEMPLATE),
         TriggerKind::View => ("nsid", "Answers a query method without code.", VIEW, VIEW_TEMPLATE),
         TriggerKind::Procedure => ("nsid", "Answers a procedure method.", PROCEDURE, PROCEDURE_TEMPLATE),
+        TriggerKind::Subscription => (
+            "nsid",
+            "Makes the messages of a subscription, of each change of its collection.",
+            SUBSCRIPTION,
+            SUBSCRIPTION_TEMPLATE,
+        ),
         TriggerKind::RecordCreate => {
             ("nsid", "Decides on each new record of a collection.", RECORD, RECORD_TEMPLATE)
         }
