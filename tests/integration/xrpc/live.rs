@@ -171,8 +171,9 @@ async fn pages_follow_random_writes(world: World) {
     for page in &mut pages {
         page.settle(&world.server).await;
     }
-    let newest = &pages[0].answer["records"][0]["uri"];
-    assert_eq!(newest, &json!(last), "the last write is on the page");
+    // Records of the same transaction have no order among each other.
+    let records = pages[0].answer["records"].as_array().unwrap();
+    assert!(records.iter().any(|record| record["uri"] == json!(last)), "the last write is on the page");
 }
 
 async fn what_can_not_be_watched_is_refused(world: World) {
