@@ -78,7 +78,7 @@ async fn instance(file: &Path) {
         .unwrap();
     let client = "INSERT INTO api_clients VALUES ($1, $2, $3, $4, $5, 'https://app.example', '[\"https://app.example/c\"]', 'atproto', \
                   $6, NULL, $7, $8, $9, NULL, NULL)";
-    let hash = hex(&Sha256::digest(SECRET.as_bytes()));
+    let hash = hex::encode(Sha256::digest(SECRET.as_bytes()));
     for (id, key, hash, active, kind) in
         [("1", KEY, hash.as_str(), 1, "confidential"), ("2", "hvc_of_the_page_000", "", 0, "public")]
     {
@@ -97,10 +97,6 @@ async fn instance(file: &Path) {
             .unwrap();
     }
     db.close().await.unwrap();
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 crate::in_both_worlds!(an_instance_is_copied_and_what_can_not_be_is_named);
@@ -158,7 +154,15 @@ async fn an_instance_is_copied_and_what_can_not_be_is_named(world: World) {
     };
     let answer = call(SECRET).await;
     assert_eq!((answer.status.as_u16(), &answer.body), (200, &json!({ "of": "notes" })), "{}", answer.text);
-    assert_eq!(call("hvs_wrong").await.status, 401);
+    let key = async |secret: &str| {
+        let headers = [("x-client-key", KEY), ("x-client-secret", secret)];
+        server
+            .request(Method::POST, "/oauth/dpop-keys", &headers, Some("{}".to_owned()))
+            .await
+            .status
+            .as_u16()
+    };
+    assert_eq!((key(SECRET).await, key("hvs_wrong").await), (201, 401));
     let clients = server.admin(Method::GET, "/admin/api-clients", None).await.body;
     let of_page = clients["clients"].as_array().unwrap_or_else(|| clients.as_array().unwrap()).clone();
     let of_page: Vec<&Value> = of_page.iter().filter(|client| client["client_type"] == "public").collect();

@@ -100,7 +100,7 @@ async fn an_app_is_tested_shown_pushed_compared_and_pulled() {
     let other = dir.path().join("copy/lexicons/com/example/other.json");
     assert!(other.exists());
 
-    // What the server has and the folder lacks stays, unless it is to be deleted.
+    // Parts that the folder lacks stay on the server, unless they are to be deleted.
     assert!(go(server, &["push", &app, "--no-tests"]).status.success());
     assert_eq!(server.xrpc(LIST).await.body, json!({ "of": "songs" }));
     let with = go(server, &["push", &app, "--no-tests", "--delete", "--dry-run"]);
@@ -112,7 +112,7 @@ async fn an_app_is_tested_shown_pushed_compared_and_pulled() {
     write(dir.path(), "scripts/lib/more.lua", "return 1\n");
     for (path, text, message) in [
         ("app.json", "{ \"lexicons\": { \"com.example.nowhere\": {} } }", "which has no file"),
-        ("app.json", "[]", "app.json is not {\"lexicons\": {NSID: settings}}"),
+        ("app.json", "7", "app.json is not {\"lexicons\": {NSID: settings}}"),
         ("scripts/job.run/a.lua", "function handle(", "so nothing was pushed"),
         ("lexicons/com/example/bad.json", "{ \"lexicon\": 1 }", "lexicons/com/example/bad.json"),
     ] {

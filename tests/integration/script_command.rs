@@ -179,7 +179,7 @@ async fn a_refusal_names_the_fix() {
         server.create_key(&["--did", crate::support::instance::OPERATOR, "--permissions", "scripts:read"]);
     for (url, key, message) in [
         (url.as_str(), "bva_00000000000000000000000000000000", "does not know this key"),
-        (&url, &reader, "it needs scripts:read and scripts:manage"),
+        (&url, &reader, "it needs scripts:manage"),
         ("http://127.0.0.1:9", &server.admin_key, "does not answer"),
         ("ftp://x", &server.admin_key, "is not the address of a server"),
     ] {

@@ -218,11 +218,23 @@ async fn what_the_lists_lack_is_deleted_if_asked_for(world: World) {
     assert_eq!(stored(server).await.0.len(), 2);
 }
 
+/// A query whose output a view can have, and the view.
+fn viewed() -> (Value, Value) {
+    let mut lexicon = query_lexicon(LIST);
+    let keys = json!({ "type": "array", "items": { "type": "object", "properties": { "key": { "type": "string" } } } });
+    lexicon["defs"]["main"]["output"] = json!({ "encoding": "application/json", "schema": {
+        "type": "object", "required": ["keys"], "properties": { "keys": keys },
+    }});
+    let view = json!({ "view": 1, "from": NOTES, "output": { "keys": [{ "key": "@rkey" }] } });
+    (lexicon, script(VIEW, &view.to_string()))
+}
+
 async fn a_view_and_a_script_replace_each_other(world: World) {
-    let world = world.with_notes().await;
     let server = &world.server;
-    let view = script(VIEW, &json!({ "view": 1, "from": NOTES }).to_string());
-    let of_script = json!({ "scripts": [script(QUERY, "function handle() return { records = {} } end")] });
+    let (lexicon, view) = viewed();
+    let documents = json!({ "lexicons": lexicons(&[record_lexicon(NOTES), lexicon]) });
+    assert_eq!(push(server, &documents).await.status, 200);
+    let of_script = json!({ "scripts": [script(QUERY, "function handle() return { keys = {} } end")] });
     assert_eq!(push(server, &of_script).await.status, 200);
     let answer = push(server, &json!({ "scripts": [view] })).await;
     assert!(answer.status == 400 && answer.text.contains(QUERY), "{}", answer.text);
@@ -232,18 +244,19 @@ async fn a_view_and_a_script_replace_each_other(world: World) {
     let mut back = of_script.clone();
     back["delete_others"] = json!(true);
     assert_eq!(push(server, &back).await.body["deleted_scripts"], json!([VIEW]));
-    assert_eq!(server.xrpc(LIST).await.body, json!({ "records": [] }));
+    assert_eq!(server.xrpc(LIST).await.body, json!({ "keys": [] }));
 }
 
 async fn a_lexicon_may_not_break_a_view_that_stays(world: World) {
-    let world = world.with_notes().await;
     let server = &world.server;
-    let view = script(VIEW, &json!({ "view": 1, "from": NOTES }).to_string());
-    assert_eq!(push(server, &json!({ "scripts": [view] })).await.status, 200);
-    let mut strict = query_lexicon(LIST);
-    strict["defs"]["main"]["output"] = json!({ "encoding": "application/json", "schema": {
-        "type": "object", "required": ["total"], "properties": { "total": { "type": "integer" } },
-    }});
+    let (lexicon, view) = viewed();
+    // A view is checked with the lexicon that comes with it.
+    let whole = json!({ "lexicons": lexicons(&[record_lexicon(NOTES), lexicon.clone()]), "scripts": [view] });
+    let answer = push(server, &whole).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let mut strict = lexicon;
+    strict["defs"]["main"]["output"]["schema"] =
+        json!({ "type": "object", "required": ["total"], "properties": { "total": { "type": "integer" } } });
     let body = json!({ "lexicons": lexicons(&[strict.clone()]), "keep_settings": true });
     let answer = push(server, &body).await;
     assert_eq!(answer.status, 400, "{}", answer.text);

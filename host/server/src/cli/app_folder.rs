@@ -45,7 +45,7 @@ pub(super) struct AppParts {
 /// The effects of a push besides storing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PushOptions {
-    /// What the server has and the folder lacks is deleted.
+    /// Scripts and lexicons that the folder lacks are deleted on the server.
     pub(super) delete: bool,
     /// Nothing is stored.
     pub(super) dry_run: bool,

@@ -79,7 +79,7 @@ async fn push(command: &Command, config: &Config) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Whether the person at the terminal agrees; without a terminal nobody is asked.
+/// Asks the operator at the terminal, and returns whether the answer is yes: also without a terminal.
 fn agrees() -> std::io::Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Ok(true);

@@ -27,7 +27,7 @@ pub struct AppPush {
 /// script and a view. Then nothing is stored.
 pub async fn store(db: &Db, push: &AppPush, now: Timestamp) -> Result<Vec<Upserted>, StoreError> {
     let pushed_by = Some(push.pushed_by.as_str());
-    // The same code in the transaction of either database. What is deleted first may be replaced by its counterpart.
+    // The same code in the transaction of either database. Deletions come first: a script may replace a view, and the other way round.
     macro_rules! store {
         ($tx:ident, $dialect:ident) => {{
             let results = upload!($tx, $dialect, db, &push.lexicons, Identical::Stays, now);

@@ -3,19 +3,18 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::checks::Checked;
 use super::{Body, PushedApp, PushedScript, ScriptToPush};
 use crate::access::Admin;
 use crate::api::admin::lexicons::create::{SavedLexicon, SavedLexiconOfList};
 use crate::api::admin::lexicons::uploads::{Elements, Uploads, refused};
 use crate::api::admin::lexicons::{self as api, Accepted};
-use crate::api::admin::scripts::body::{type_of, unusual};
+use crate::api::admin::scripts::body::unusual;
 use crate::app::App;
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_instance::lexicons::Snapshot;
 use belvedere_protocol::trigger::Trigger;
 use belvedere_storage::store::lexicons::{self, Change, LexiconRow, MANUAL, NewLexicon, rows_with};
-use belvedere_storage::store::scripts::{self, NewScript, ScriptRow};
+use belvedere_storage::store::scripts::{self, ScriptRow};
 use belvedere_web::http::Error;
 
 /// Scripts of one push.
@@ -159,21 +158,6 @@ impl Changes {
             deleted_lexicons: self.deleted_lexicons.clone(),
             deleted_scripts: self.deleted_scripts.clone(),
             stored: false,
-        }
-    }
-}
-
-impl ChangedScript {
-    pub(super) fn to_store(&self, admin: &Admin, checked: &Checked) -> NewScript {
-        NewScript {
-            id: self.trigger.id().to_owned(),
-            script_type: type_of(&self.trigger).to_owned(),
-            body: self.body.clone(),
-            description: self.replaced.as_ref().and_then(|row| row.description.clone()),
-            outbound_xrpcs: checked.methods.get(self.trigger.id()).cloned(),
-            saved_by: Some(admin.did.to_string()),
-            based_on: Some(self.replaced.as_ref().map_or(0, |row| row.revision)),
-            unless: self.trigger.counterpart().map(|other| other.id().to_owned()),
         }
     }
 }

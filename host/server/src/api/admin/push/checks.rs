@@ -4,13 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::changes::{ChangedScript, Changes};
+use crate::access::Admin;
 use crate::api::admin::lexicons::uploads::refused;
-use crate::api::admin::scripts::body::check_trigger;
+use crate::api::admin::scripts::body::{check_trigger, type_of};
 use crate::api::admin::scripts::libraries::{broken_user, load};
 use crate::app::App;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_scripting::scripts::ScriptSet;
 use belvedere_scripting::views::{self, Documents, View};
+use belvedere_storage::store::scripts::NewScript;
 use belvedere_web::http::Error;
 
 /// The result for a push without mistakes.
@@ -21,6 +23,23 @@ pub(super) struct Checked {
     pub methods: HashMap<String, Vec<String>>,
     /// The views that change.
     pub views: Vec<View>,
+}
+
+impl Checked {
+    /// A changed script as it is stored. It replaces no other revision than the one that was checked.
+    pub(super) fn to_store(&self, script: &ChangedScript, admin: &Admin) -> NewScript {
+        let ChangedScript { trigger, body, replaced } = script;
+        NewScript {
+            id: trigger.id().to_owned(),
+            script_type: type_of(trigger).to_owned(),
+            body: body.clone(),
+            description: replaced.as_ref().and_then(|row| row.description.clone()),
+            outbound_xrpcs: self.methods.get(trigger.id()).cloned(),
+            saved_by: Some(admin.did.to_string()),
+            based_on: Some(replaced.as_ref().map_or(0, |row| row.revision)),
+            unless: trigger.counterpart().map(|other| other.id().to_owned()),
+        }
+    }
 }
 
 /// # Errors
@@ -58,7 +77,7 @@ pub(super) async fn check(app: &App, changes: &Changes) -> Result<Checked, Error
 struct Check<'a> {
     app: &'a App,
     checked: Checked,
-    /// Of the lexicons after the push; none unless views are checked.
+    /// The documents of the lexicons after the push; none unless views are checked.
     documents: Documents,
     refusals: Vec<String>,
 }

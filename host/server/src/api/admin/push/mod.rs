@@ -42,7 +42,7 @@ pub struct AppToPush {
     scripts: Option<Vec<ScriptToPush>>,
     /// Whether what the lists lack is deleted: scripts and views, and lexicons, but for those that follow the network.
     delete_others: Option<bool>,
-    /// Whether only the changes and the mistakes are told, and nothing is stored.
+    /// Whether nothing is stored: the answer has the changes, or the error the mistakes.
     dry_run: Option<bool>,
 }
 
@@ -143,7 +143,7 @@ async fn run_setups(app: &App, changes: &Changes, checked: &Checked) -> Result<(
 async fn store(app: &App, admin: &Admin, changes: Changes, checked: Checked) -> Result<PushedApp, Error> {
     let mut answer = changes.preview(app);
     let push = AppPush {
-        scripts: changes.scripts.iter().map(|script| script.to_store(admin, &checked)).collect(),
+        scripts: changes.scripts.iter().map(|script| checked.to_store(script, admin)).collect(),
         lexicons: changes.lexicons,
         deleted_lexicons: changes.deleted_lexicons,
         deleted_scripts: changes.deleted_scripts,

@@ -121,6 +121,7 @@ fn can_be_recorded(trigger: &Trigger) -> bool {
         | TriggerKind::JobRun => false,
         TriggerKind::Query
         | TriggerKind::Procedure
+        | TriggerKind::Subscription
         | TriggerKind::RecordCreate
         | TriggerKind::RecordUpdate
         | TriggerKind::RecordDelete

@@ -57,13 +57,13 @@ pub(super) struct Instance {
     users: Vec<ForeignRow>,
     permissions: Vec<ForeignRow>,
     clients: Vec<ForeignRow>,
-    /// What can't be copied, for people.
+    /// The parts that can't be copied, with the reasons, for people.
     pub(super) left: Vec<String>,
 }
 
 impl Instance {
     /// # Errors
-    /// When the database can't be read, or is none of HappyView.
+    /// When the database can't be read, or does not look like that of a HappyView instance.
     pub(super) async fn read(db: &mut ForeignDb) -> anyhow::Result<Self> {
         let lexicons = [
             "id",
