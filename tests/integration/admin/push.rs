@@ -165,7 +165,7 @@ async fn a_mistake_anywhere_leaves_everything_as_it_was(world: World) {
         ),
         // A user of the library that is not pushed would not load any more.
         (
-            "xrpc.query:com.example.listNotes would not load any more: ",
+            "setup:tables would not load any more: ",
             json!({
                 "scripts": [script("lib:words", "error('no words')")],
             }),
