@@ -16,6 +16,7 @@ use crate::api::admin::lexicons::create::{self, SavedLexiconOfList};
 use crate::api::admin::lexicons::uploads::{Elements, LexiconUpload, MAX_BYTES};
 use crate::api::admin::scripts::{request_indexes, setup};
 use crate::api::answer::{Json, JsonResult};
+use crate::api::body::or_default;
 use crate::api::input::WithBody;
 use crate::app::{App, Topic};
 use belvedere_base::hand_over_thread::hand_over_thread;
@@ -58,12 +59,12 @@ struct ScriptToPush {
 struct Body<'a> {
     #[serde(borrow)]
     lexicons: Option<Elements<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     keep_settings: bool,
     scripts: Option<Vec<ScriptToPush>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     delete_others: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     dry_run: bool,
 }
 
