@@ -72,7 +72,7 @@ pub struct ScriptPatch {
 }
 
 /// Adds a revision of a script to its history and removes the oldest ones, within a transaction: `$sql` is
-/// [`ADD_SAVED`] or [`ADD_DELETED`].
+/// [`ADD_SAVED`], or that of a deletion.
 macro_rules! add_revision {
     ($tx:ident, $sql:expr, $id:expr, $saved_by:expr, $now:expr) => {
         let (add, drop_old) = (sqlx::query($sql), sqlx::query($crate::store::script_revisions::DROP_OLD));

@@ -2,7 +2,7 @@
 //! (`docs/adr/0168-recordings-are-made-at-the-contract.md`).
 //!
 //! A recorded run has everything that crossed the contract with the guest, in order: its inputs, the answers of the host, and its
-//! result. [`mask`] replaces secrets before anything is stored.
+//! result. [`mask()`] replaces secrets before anything is stored.
 
 mod compared;
 mod mask;
