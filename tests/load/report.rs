@@ -87,5 +87,6 @@ pub fn machine() -> String {
         line.split_once(':').map_or("unknown", |(_, value)| value.trim()).to_owned()
     };
     let cores = cpu.lines().filter(|l| l.starts_with("processor")).count();
-    format!("Measured on {cores} cores of {} (release build).", field("model name"))
+    let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+    format!("Measured on {cores} cores of {} ({build} build).", field("model name"))
 }

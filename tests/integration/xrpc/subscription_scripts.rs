@@ -4,6 +4,7 @@ use belvedere_standins::jetstream::{Frame, Place};
 use belvedere_standins::websocket::{Received, WebSocket};
 use http::Method;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
 
 use super::subscriptions::{SOON, lexicon, receive};
 use crate::fixtures::{ALICE, BOB, NOTES, World};
@@ -79,7 +80,8 @@ crate::in_both_worlds!(
     a_lexicon_without_its_script_is_a_warning,
     a_dry_run_shows_the_messages,
     connections_end_when_the_script_comes_or_goes,
-    filters_are_those_of_the_built_in_query
+    filters_are_those_of_the_built_in_query,
+    scripts_that_wait_do_not_hold_up_those_of_another_client
 );
 
 async fn the_script_makes_the_messages_of_each_change(world: World) {
@@ -250,4 +252,44 @@ async fn filters_are_those_of_the_built_in_query(world: World) {
     assert_eq!(next(&mut resumed).await["uri"], json!(wanted));
     let silence = tokio::time::timeout(SOON / 60, resumed.receive()).await;
     assert!(silence.is_err(), "{silence:?}");
+}
+
+/// Runs of a client wait for a server that does not answer. There are more of them than runs that go on at the same time.
+async fn scripts_that_wait_do_not_hold_up_those_of_another_client(world: World) {
+    let mut world = world.with_notes().await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    let script = format!(
+        "function handle()
+           local ok, fault = true, nil
+           if params.level < 10 then ok, fault = pcall(http.get, '{url}') end
+           return {{ ['$type'] = 'mood', mood = ok and 'done' or tostring(fault) }}
+         end"
+    );
+    world.server.upload(moods(), Some(NOTES)).await;
+    world.server.bind_to(TRIGGER, &script).await;
+    let other = world.server.create_client("other").await;
+    let mut waiting = Vec::new();
+    for level in 1..10 {
+        let path = format!("/xrpc/{WATCH}?client_key={other}&level={level}");
+        waiting.push(WebSocket::connect(world.server.address, &path, &[]).await.unwrap());
+    }
+    write(&mut world, "first", "x").await;
+    let mut unanswered = Vec::new();
+    while unanswered.len() < 4 {
+        let accepted = tokio::time::timeout(SOON, silent.accept()).await;
+        let (mut stream, _) = accepted.expect("the runs wait for the server").unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            request.push(stream.read_u8().await.unwrap());
+        }
+        unanswered.push(stream);
+    }
+    let mut socket = connect(&world, "level=10").await;
+    write(&mut world, "last", "x").await;
+    assert_eq!(next(&mut socket).await["mood"], "done");
+    let waits = |stream: &tokio::net::TcpStream| {
+        stream.try_read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    assert!(unanswered.iter().all(waits), "it came after the runs that wait");
 }

@@ -13,6 +13,7 @@ mod render;
 mod script_feed;
 mod scripts;
 mod selection;
+mod sharing;
 mod stream;
 mod watch;
 

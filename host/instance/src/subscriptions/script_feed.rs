@@ -1,7 +1,7 @@
 //! The messages that a subscription's script makes for one selection, once for all connections that have it (ADR 157).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
@@ -11,11 +11,12 @@ use tokio::time::{sleep, timeout};
 use belvedere_protocol::atproto::event_stream::Subprotocol;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::record_changes::{self, RecordChange};
-use belvedere_web::fair_share::{Bounds, FairPool, Full, Permit, Tenant};
+use belvedere_web::fair_share::{Full, Tenant};
 use belvedere_web::http::websocket::Frame;
 
 use super::queue::{self, Numbered, Receiver, Sender};
 use super::scripts::{self, Checked};
+use super::sharing::{Place, Sharing};
 use super::{Selection, Subscriptions, render, selection};
 
 /// Selections of a host for which scripts run: each change costs a run of each.
@@ -33,26 +34,13 @@ const TIDY_EVERY: Duration = Duration::from_secs(1);
 /// Time after which a failed read is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-type ByKey = Mutex<HashMap<Arc<Selection>, Weak<ScriptFeed>>>;
-
 /// The selections of this host for which scripts run.
 #[derive(Debug)]
-pub(super) struct ScriptFeeds {
-    by_key: Arc<ByKey>,
-    places: FairPool,
-}
+pub(super) struct ScriptFeeds(Sharing<Arc<Selection>, ScriptFeed>);
 
 impl Default for ScriptFeeds {
     fn default() -> Self {
-        let bounds = Bounds {
-            permits: MAX_FEEDS,
-            per_tenant: MAX_FEEDS_PER_TENANT,
-            // A subscription lasts: waiting for the end of another makes no sense.
-            waiting: 0,
-            waiting_per_tenant: 0,
-            max_wait: Duration::ZERO,
-        };
-        Self { by_key: Arc::default(), places: FairPool::new("subscription_scripts", bounds) }
+        Self(Sharing::new("subscription_scripts", MAX_FEEDS, MAX_FEEDS_PER_TENANT))
     }
 }
 
@@ -62,29 +50,18 @@ impl ScriptFeeds {
     /// # Errors
     /// When there would be too many: of the tenant, or in total.
     pub(super) fn get(&self, selection: &Arc<Selection>, tenant: &Tenant) -> Result<Arc<ScriptFeed>, Full> {
-        let mut by_key = lock(&self.by_key);
-        if let Some(feed) = by_key.get(selection).and_then(Weak::upgrade) {
-            return Ok(feed);
-        }
-        let feed = Arc::new(ScriptFeed {
-            selection: Arc::clone(selection),
-            feeds: Arc::downgrade(&self.by_key),
-            state: Mutex::default(),
-            place: self.places.try_enter(tenant)?,
-        });
-        by_key.insert(Arc::clone(selection), Arc::downgrade(&feed));
-        Ok(feed)
+        let make = |place| ScriptFeed { place, tenant: tenant.clone(), state: Mutex::default() };
+        self.0.get(selection, tenant, make)
     }
 }
 
 /// One selection of a subscription with a script.
 #[derive(Debug)]
 pub(super) struct ScriptFeed {
-    selection: Arc<Selection>,
-    feeds: Weak<ByKey>,
+    place: Place<Arc<Selection>, Self>,
+    /// The tenant of its first connection, on whose behalf the script runs.
+    tenant: Tenant,
     state: Mutex<State>,
-    #[expect(dead_code, reason = "held while the feed is there")]
-    place: Permit,
 }
 
 #[derive(Debug, Default)]
@@ -102,7 +79,7 @@ impl ScriptFeed {
         subprotocol: Subprotocol,
     ) -> Result<(i64, Receiver), StoreError> {
         // The signal comes first: the table is read after it, so no change is missed.
-        let (last, changed) = subscriptions.signal(&self.selection.collection).await?;
+        let (last, changed) = subscriptions.signal(&self.selection().collection).await?;
         let (sender, receiver) = queue::queue();
         let mut state = self.state();
         state.connections.push((subprotocol, sender));
@@ -117,7 +94,7 @@ impl ScriptFeed {
 
     async fn run(self: Arc<Self>, subscriptions: Subscriptions, mut position: i64, changed: Arc<Notify>) {
         while !self.is_over(&subscriptions) {
-            let collection = Some(&self.selection.collection);
+            let collection = Some(&self.selection().collection);
             match record_changes::page(subscriptions.db(), position, collection).await {
                 Ok(Some(page)) => {
                     Box::pin(self.pass_on(&subscriptions, &page.changes)).await;
@@ -139,7 +116,7 @@ impl ScriptFeed {
     /// connection starts a new one.
     fn is_over(&self, subscriptions: &Subscriptions) -> bool {
         let mut state = self.state();
-        if subscriptions.is_scripted(&self.selection.nsid) {
+        if subscriptions.is_scripted(&self.selection().nsid) {
             state.connections.retain(|(_, queue)| queue.is_open());
         } else {
             state.connections.clear();
@@ -149,10 +126,11 @@ impl ScriptFeed {
     }
 
     async fn pass_on(&self, subscriptions: &Subscriptions, changes: &[RecordChange]) {
-        let wanted = wanted(subscriptions, &self.selection, changes);
-        let selection = &self.selection;
+        let (selection, tenant) = (self.selection(), &self.tenant);
+        let wanted = wanted(subscriptions, selection, changes);
+
         let run = |change: RecordChange| async move {
-            (change.seq, scripts::messages(subscriptions, selection, &change).await)
+            (change.seq, scripts::messages(subscriptions, (selection, tenant), &change).await)
         };
         let mut made = stream::iter(wanted).map(run).buffered(MAX_RUNS);
         while let Some((seq, messages)) = made.next().await {
@@ -169,7 +147,7 @@ impl ScriptFeed {
         let mut encoded: HashMap<Subprotocol, Arc<[Frame]>> = HashMap::new();
         self.state().connections.retain(|(subprotocol, queue)| {
             let frames = encoded.entry(*subprotocol).or_insert_with(|| {
-                render::made_by_script(&lexicons, &self.selection.nsid, messages, *subprotocol).into()
+                render::made_by_script(&lexicons, &self.selection().nsid, messages, *subprotocol).into()
             });
             let is_taken = queue.send(Numbered { seq, frames: Arc::clone(frames) });
             if is_taken {
@@ -179,19 +157,17 @@ impl ScriptFeed {
         });
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    fn selection(&self) -> &Selection {
+        &self.place.key
     }
-}
 
-impl Drop for ScriptFeed {
-    fn drop(&mut self) {
-        let Some(feeds) = self.feeds.upgrade() else { return };
-        let mut by_key = lock(&feeds);
-        // Another connection may have replaced it by a new one.
-        if by_key.get(&self.selection).is_some_and(|feed| feed.strong_count() == 0) {
-            by_key.remove(&self.selection);
-        }
+    /// The tenant on whose behalf the script runs.
+    pub(super) fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,19 +185,15 @@ pub(super) fn wanted(
 /// The messages of changes, for a connection that reads the table itself.
 pub(super) async fn frames(
     subscriptions: Subscriptions,
-    selection: Arc<Selection>,
+    (selection, tenant): (Arc<Selection>, Tenant),
     subprotocol: Subprotocol,
     changes: Vec<RecordChange>,
 ) -> Vec<Frame> {
-    let (parts, wanted) = (&subscriptions, &selection);
+    let (parts, wanted) = (&subscriptions, (&*selection, &tenant));
     let run = |change: RecordChange| async move { scripts::messages(parts, wanted, &change).await };
     let made: Vec<Vec<Checked>> = stream::iter(changes).map(run).buffered(MAX_RUNS).collect().await;
     let lexicons = subscriptions.registry().snapshot();
     let of_change =
         |messages: &Vec<Checked>| render::made_by_script(&lexicons, &selection.nsid, messages, subprotocol);
     made.iter().flat_map(of_change).collect()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

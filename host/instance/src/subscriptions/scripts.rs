@@ -11,6 +11,7 @@ use belvedere_storage::store::record_changes::{Action, RecordChange};
 
 use super::{Selection, Subscriptions};
 use crate::lexicons::Snapshot;
+use belvedere_web::fair_share::Tenant;
 
 /// A message that a script has made of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,11 +27,11 @@ pub trait MessageScripts: fmt::Debug + Send + Sync {
     /// Whether a script makes the messages of this subscription.
     fn is_bound(&self, subscription: &str) -> bool;
 
-    /// The messages of a change, in order: none if the script returns nothing, or has failed, which is reported. `values`: the
-    /// parameters as the lexicon declares them.
+    /// The messages of a change, in order: none if the script returns nothing, or has failed, which is reported. The tenant waits
+    /// when its runs are too many. `values`: the parameters as the lexicon declares them.
     fn messages<'a>(
         &'a self,
-        selection: &'a Selection,
+        wanted: (&'a Selection, &'a Tenant),
         values: Option<&'a Map<String, Value>>,
         change: &'a RecordChange,
     ) -> BoxFuture<'a, Vec<ScriptMessage>>;
@@ -57,7 +58,7 @@ fn values(lexicons: &Snapshot, selection: &Selection) -> Option<Map<String, Valu
 /// Runs the script of a subscription on a change. Messages that the lexicon does not allow are reported and left out.
 pub(super) async fn messages(
     subscriptions: &Subscriptions,
-    selection: &Selection,
+    (selection, tenant): (&Selection, &Tenant),
     change: &RecordChange,
 ) -> Vec<Checked> {
     let is_hidden = change.action != Action::Deleted && change.record.is_none();
@@ -66,7 +67,7 @@ pub(super) async fn messages(
     }
     let lexicons = subscriptions.registry().snapshot();
     let values = values(&lexicons, selection);
-    let made = subscriptions.scripts().messages(selection, values.as_ref(), change).await;
+    let made = subscriptions.scripts().messages((selection, tenant), values.as_ref(), change).await;
     let (checked, errors) = check(&lexicons, &selection.nsid, change.seq, made);
     for error in errors {
         metrics::counter!("belvedere_subscription_messages_invalid_total").increment(1);

@@ -37,8 +37,7 @@ impl Selection {
 
     /// Whether a change of the collection is shown. `is_valid` checks its record.
     pub(super) fn shows(&self, change: &RecordChange, is_valid: impl FnOnce() -> bool) -> bool {
-        let of_account =
-            self.dids.as_ref().is_none_or(|dids| dids.iter().any(|did| did.as_str() == change.did));
+        let of_account = self.dids.as_ref().is_none_or(|dids| dids.contains(change.did.as_str()));
         let is_record = self
             .record
             .as_ref()

@@ -126,9 +126,9 @@ impl ChangeStream {
             return Ok(Next::Frames(Vec::new()));
         };
         let changes = script_feed::wanted(subscriptions, selection, &page.changes);
-        if self.feed.is_some() {
-            let (parts, selection) = (subscriptions.clone(), Arc::clone(selection));
-            let run = script_feed::frames(parts, selection, *subprotocol, changes);
+        if let Some(feed) = &self.feed {
+            let wanted = (Arc::clone(selection), feed.tenant().clone());
+            let run = script_feed::frames(subscriptions.clone(), wanted, *subprotocol, changes);
             self.running = Running(Some((page.until, Box::pin(run))));
             return Ok(Next::Frames(Vec::new()));
         }

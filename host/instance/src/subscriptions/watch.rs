@@ -1,18 +1,17 @@
 //! Live queries: the last answer of a query, and the connections that follow it (ADR 169). The answer is made by the caller.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::{OnceCell, Semaphore};
 
 use belvedere_protocol::atproto::event_stream::Subprotocol;
 use belvedere_protocol::atproto::{Did, Nsid};
-use belvedere_web::fair_share::{Bounds, FairPool, Full, Permit, Tenant};
+use belvedere_web::fair_share::{Full, Tenant};
 use belvedere_web::http::websocket::Frame;
 
 use super::queue::{self, Ended, Numbered, Receiver, Sender};
+use super::sharing::{Place, Sharing};
 use super::{Messages, Next, page, render};
 
 /// Live queries of a host: each holds an answer of up to [`MAX_ANSWER`], 64 MiB of all together.
@@ -36,29 +35,17 @@ pub struct WatchKey {
 /// Answers of live queries that a host makes again at the same time: other requests need the processors too.
 const MAX_ANSWERS: usize = 4;
 
-type ByKey = Mutex<HashMap<WatchKey, Weak<Watch>>>;
-
 /// The live queries of this host. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Watches {
-    by_key: Arc<ByKey>,
-    places: FairPool,
+    shared: Sharing<WatchKey, Watch>,
     answers: Arc<Semaphore>,
 }
 
 impl Default for Watches {
     fn default() -> Self {
-        let bounds = Bounds {
-            permits: MAX_WATCHES,
-            per_tenant: MAX_WATCHES_PER_TENANT,
-            // A live query lasts: waiting for the end of another makes no sense.
-            waiting: 0,
-            waiting_per_tenant: 0,
-            max_wait: Duration::ZERO,
-        };
         Self {
-            by_key: Arc::default(),
-            places: FairPool::new("live_queries", bounds),
+            shared: Sharing::new("live_queries", MAX_WATCHES, MAX_WATCHES_PER_TENANT),
             answers: Arc::new(Semaphore::new(MAX_ANSWERS)),
         }
     }
@@ -70,19 +57,9 @@ impl Watches {
     /// # Errors
     /// When there would be too many: of the tenant, or in total.
     pub fn get(&self, key: &WatchKey, tenant: &Tenant) -> Result<Arc<Watch>, Full> {
-        let mut by_key = lock(&self.by_key);
-        if let Some(watch) = by_key.get(key).and_then(Weak::upgrade) {
-            return Ok(watch);
-        }
-        let watch = Arc::new(Watch {
-            key: key.clone(),
-            watches: Arc::downgrade(&self.by_key),
-            begun: OnceCell::new(),
-            state: Mutex::default(),
-            place: self.places.try_enter(tenant)?,
-        });
-        by_key.insert(key.clone(), Arc::downgrade(&watch));
-        metrics::gauge!("belvedere_live_queries").set(self.places.used() as f64);
+        let make = |place| Watch { place, begun: OnceCell::new(), state: Mutex::default() };
+        let watch = self.shared.get(key, tenant, make)?;
+        metrics::gauge!("belvedere_live_queries").set(self.shared.count() as f64);
         Ok(watch)
     }
 
@@ -95,12 +72,9 @@ impl Watches {
 /// One query whose answer is kept up to date.
 #[derive(Debug)]
 pub struct Watch {
-    key: WatchKey,
-    watches: Weak<ByKey>,
+    place: Place<WatchKey, Self>,
     begun: OnceCell<()>,
     state: Mutex<State>,
-    #[expect(dead_code, reason = "held while the watch is there")]
-    place: Permit,
 }
 
 #[derive(Debug, Default)]
@@ -185,25 +159,14 @@ impl Watch {
     }
 
     fn frame(&self, seq: i64, (name, fields): &page::Difference, is_last: bool) -> Frame {
-        let (nsid, more) = (&self.key.nsid, if is_last { "" } else { r#""more":true,"# });
+        let (nsid, more) = (&self.place.key.nsid, if is_last { "" } else { r#""more":true,"# });
         Frame::text(format!(
             r#"{{"$type":"message","payload":{{"$type":"{nsid}#{name}","seq":{seq},{more}{fields}}}}}"#
         ))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let Some(watches) = self.watches.upgrade() else { return };
-        let mut by_key = lock(&watches);
-        // Another connection may have replaced it by a new one.
-        if by_key.get(&self.key).is_some_and(|watch| watch.strong_count() == 0) {
-            by_key.remove(&self.key);
-        }
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -240,10 +203,6 @@ impl Messages for PageStream {
     fn error(&self, name: &'static str, message: &str) -> Next {
         Next::Error(render::error(Subprotocol::V1Json, name, message), name)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -293,6 +252,6 @@ mod tests {
         assert!(matches!(early.next().await, Next::Error(_, "NotFound")));
         assert!(matches!(watch.join().next().await, Next::Error(_, "NotFound")), "also who comes later");
         drop((watch, early, late));
-        assert!(lock(&watches.by_key).is_empty());
+        assert_eq!(watches.shared.count(), 0);
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder;
 use super::lexicon::{self, FolderLexicon, LexiconSettings, Upload};
+use super::push_options::PushOptions;
 use super::push_request::{self, PushRequest, Pushed};
 use super::remote::Server;
 use super::script::{self, LoadedFolder};
@@ -40,17 +41,6 @@ pub(super) struct AppParts {
     lexicons: Option<Vec<FolderLexicon>>,
     settings: BTreeMap<String, LexiconSettings>,
     scripts: Option<LoadedFolder>,
-}
-
-/// The effects of a push besides storing.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PushOptions {
-    /// Scripts and lexicons that the folder lacks are deleted on the server.
-    pub(super) delete: bool,
-    /// Nothing is stored.
-    pub(super) dry_run: bool,
-    /// New record lexicons start backfills.
-    pub(super) backfill: bool,
 }
 
 impl AppFolder {
@@ -181,17 +171,17 @@ impl AppParts {
         Ok(Some(uploads))
     }
 
-    /// Sends the parts that were read, as one version.
+    /// Sends the parts that were read, as one version. `backfill`: new record lexicons start backfills.
     ///
     /// # Errors
     /// When the server refuses it; then nothing is stored.
     pub(super) async fn push(
         &self,
-        options: PushOptions,
+        PushOptions { delete: delete_others, dry_run }: PushOptions,
+        backfill: bool,
         server: &Server,
         config: &Config,
     ) -> anyhow::Result<Pushed> {
-        let PushOptions { delete: delete_others, dry_run, backfill } = options;
         let lexicons = self.uploads(backfill)?;
         let scripts = self.scripts.as_ref().map(LoadedFolder::to_push);
         let (lexicons, scripts) = (lexicons.as_deref(), scripts.as_deref());

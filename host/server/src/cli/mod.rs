@@ -26,6 +26,7 @@ mod move_to;
 mod plugin;
 mod pull;
 mod push;
+mod push_options;
 mod push_request;
 mod remote;
 mod request_lines;

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 
-use super::app_folder::{AppFolder, PushOptions};
+use super::app_folder::AppFolder;
+use super::push_options::PushOptions;
 use super::remote::Server;
 use super::{lexicon, print_line, print_stderr, script, status};
 use crate::app::engine_config;
@@ -21,12 +22,8 @@ pub(super) struct Command {
     dir: PathBuf,
     #[command(flatten)]
     server: Server,
-    /// Delete the server's scripts and uploaded lexicons that have no file; lexicons that follow the network stay
-    #[arg(long)]
-    delete: bool,
-    /// Print what would change, without changing it
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    options: PushOptions,
     /// Don't ask before it is changed, as a terminal does
     #[arg(long)]
     yes: bool,
@@ -62,17 +59,17 @@ async fn push(command: &Command, config: &Config) -> anyhow::Result<bool> {
     {
         return Ok(false);
     }
-    let options = PushOptions { delete: command.delete, dry_run: true, backfill };
-    let planned = parts.push(options, &command.server, config).await?;
+    let look = PushOptions { dry_run: true, ..command.options };
+    let planned = parts.push(look, backfill, &command.server, config).await?;
     planned.print("would be ");
-    if planned.is_empty() || command.dry_run {
+    if planned.is_empty() || command.options.dry_run {
         return Ok(true);
     }
     if !command.yes && !agrees()? {
         print_stderr(&"nothing was pushed");
         return Ok(false);
     }
-    let pushed = parts.push(PushOptions { dry_run: false, ..options }, &command.server, config).await?;
+    let pushed = parts.push(command.options, backfill, &command.server, config).await?;
     print_line(&"pushed, as one version:");
     pushed.print("");
     lexicon::print_saved(pushed.lexicons);

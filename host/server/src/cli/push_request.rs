@@ -86,6 +86,8 @@ impl Pushed {
         for id in self.deleted_scripts.iter().chain(&self.deleted_lexicons) {
             print_line(&format_args!("{would}deleted: {id}"));
         }
-        print_line(&format_args!("{} unchanged", count(unchanged, "script")));
+        if !self.scripts.is_empty() {
+            print_line(&format_args!("{} unchanged", count(unchanged, "script")));
+        }
     }
 }

@@ -55,8 +55,6 @@ impl EventScripts {
             event: Some(TriggerEvent::Change { event: event.as_bytes() }),
             ..Invocation::default()
         };
-        // Fails only when the semaphore is closed, which never happens.
-        let _permit = self.0.message_runs.acquire().await;
         let outcome = self.0.runtime.engine.run(script, invocation, services).await?;
         returned(script.trigger().subject(), outcome.shape, &outcome.body)
             .map_err(|why| ScriptFailure::new(FailureKind::Runtime, format!("handle() returned {why}")))
@@ -70,7 +68,7 @@ impl EventScripts {
 
     async fn make_messages(
         &self,
-        selection: &Selection,
+        (selection, tenant): (&Selection, &Tenant),
         values: Option<&Map<String, Value>>,
         change: &RecordChange,
     ) -> Vec<ScriptMessage> {
@@ -80,7 +78,11 @@ impl EventScripts {
         };
         let (services, began) = (&self.0.runtime.services, Instant::now());
         let params = MessageParams { given: &selection.params, values };
-        let attempt = || self.attempt_messages(&script, params, change, services);
+        let attempt = || async {
+            // No run is refused: those that wait are bounded by the connections.
+            let _permit = self.0.message_runs.enter(tenant).await;
+            self.attempt_messages(&script, params, change, services).await
+        };
         match retry::with_retries(attempt).await {
             Ok((messages, _)) => messages,
             Err(FinalFailure { failure, .. }) => {
@@ -130,11 +132,11 @@ impl MessageScripts for EventScripts {
 
     fn messages<'a>(
         &'a self,
-        selection: &'a Selection,
+        wanted: (&'a Selection, &'a Tenant),
         values: Option<&'a Map<String, Value>>,
         change: &'a RecordChange,
     ) -> BoxFuture<'a, Vec<ScriptMessage>> {
-        Box::pin(self.make_messages(selection, values, change))
+        Box::pin(self.make_messages(wanted, values, change))
     }
 
     fn report_invalid(&self, subscription: &Nsid, error: String) {

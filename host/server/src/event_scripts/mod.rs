@@ -16,6 +16,7 @@ mod retry;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -31,14 +32,20 @@ use belvedere_scripting::scripts::{
     CompiledScript, Invocation, Outcome, ScriptFailure, ScriptRuntime, Services,
 };
 use belvedere_storage::store::Db;
+use belvedere_web::fair_share::{Bounds, FairPool};
 
 /// Event scripts that run at the same time: a few per core, which leaves most instances of the guest to requests, but
 /// enough while some scripts wait for other servers.
 const MAX_RUNS: usize = 16;
 
 /// Scripts of subscriptions that run at the same time: a client that resumes may need thousands of runs, and the scripts of
-/// records must not wait for them.
+/// records must not wait for them. Half of them for one tenant, so that those of another go on.
 const MAX_MESSAGE_RUNS: usize = 8;
+
+/// Each connection has a few runs that wait, for as long as it takes.
+fn message_bounds() -> Bounds {
+    Bounds::half_per_tenant(MAX_MESSAGE_RUNS, usize::MAX, Duration::MAX)
+}
 
 /// Runs the scripts bound to record and label events. Cheap to clone.
 #[derive(Clone)]
@@ -49,7 +56,7 @@ struct Inner {
     events: EventLog,
     db: Db,
     runs: Semaphore,
-    message_runs: Semaphore,
+    message_runs: FairPool,
     early: EarlyEvents,
     /// Reports of dead letters of labels.
     label_letters: Throttle,
@@ -70,7 +77,7 @@ impl EventScripts {
             events,
             db,
             runs: Semaphore::new(MAX_RUNS),
-            message_runs: Semaphore::new(MAX_MESSAGE_RUNS),
+            message_runs: FairPool::new("subscription_script_runs", message_bounds()),
             early: EarlyEvents::default(),
         }))
     }

@@ -61,6 +61,7 @@ pub mod plugin_secrets;
 pub mod plugins;
 pub mod plugin_pauses;
 pub mod plugin_values;
+mod pools;
 mod postgres;
 pub mod query;
 mod read_pool;
@@ -115,6 +116,7 @@ use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
 pub use error::StoreError;
 pub use patch::Patch;
+use pools::{hot, in_transaction, on};
 pub use postgres::{Postgres, replicas};
 pub use resources::Resources;
 use script_sql::role::ScriptRole;
@@ -143,56 +145,6 @@ impl Backend {
         }
     }
 }
-
-/// Evaluates the same code with the pool of the database in use: `on!(db, reader, |pool| …)`. The role (`reader`
-/// or `writer`) selects the connection on SQLite; PostgreSQL has one pool for both, and repeats the statements of
-/// `reader` when their connection was lost.
-macro_rules! on {
-    ($db:expr, $role:ident, |$pool:ident| $body:expr) => {
-        match $db {
-            $crate::store::Db::Sqlite(db) => {
-                let $pool = &db.$role;
-                $body
-            }
-            $crate::store::Db::Postgres(db) => {
-                let $pool = db.$role();
-                $body
-            }
-        }
-    };
-}
-use on;
-
-/// Evaluates the same code with the pool of hot reads ([`read_pool`]), on PostgreSQL that of the primary: `hot!(db, |pool| …)`.
-macro_rules! hot {
-    ($db:expr, |$pool:ident| $body:expr) => {
-        match $db {
-            $crate::store::Db::Sqlite(db) => {
-                let $pool = db.read_pool.reads();
-                $body
-            }
-            $crate::store::Db::Postgres(db) => {
-                let $pool = db.read_pool.primary().reads();
-                $body
-            }
-        }
-    };
-}
-use hot;
-
-/// Evaluates code in a transaction and commits it: `in_transaction!(db, |tx| …)`. The holder of a lease writes in
-/// transactions only, also single statements, because they check that the lease is not over ([`lease::Lease::fenced`]).
-macro_rules! in_transaction {
-    ($db:expr, |$tx:ident| $body:expr) => {
-        $crate::store::on!($db, writer, |pool| {
-            let mut $tx = pool.begin().await?;
-            let value = $body;
-            $tx.commit().await?;
-            value
-        })
-    };
-}
-use in_transaction;
 
 /// The only row that a write with `RETURNING` produced. Outside a transaction such a statement must run with
 /// `fetch_all`: `fetch_one` and `fetch_optional` stop reading after the first row, but SQLite commits after the last,

@@ -40,13 +40,13 @@ pub struct RecordedRow {
 /// All recordings.
 pub async fn list(db: &Db) -> Result<Vec<RecordingRow>, StoreError> {
     let sql = "SELECT script_id, percent, until, started_by, started_at FROM recordings ORDER BY script_id";
-    Ok(on!(db, writer, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
 }
 
 /// The recording of a script.
 pub async fn get(db: &Db, script_id: &str) -> Result<Option<RecordingRow>, StoreError> {
     let sql = "SELECT script_id, percent, until, started_by, started_at FROM recordings WHERE script_id = $1";
-    Ok(on!(db, writer, |pool| sqlx::query_as(sql).bind(script_id).fetch_optional(pool).await)?)
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(script_id).fetch_optional(pool).await)?)
 }
 
 /// Recordings at once, so that together they take a few GiB at most.

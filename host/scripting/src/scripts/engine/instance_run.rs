@@ -120,9 +120,7 @@ pub(in crate::scripts) async fn within_limits<T>(
     };
     let store = metered.store.get_mut();
     let dry_run = store.data().dry_run().filter(|_| lineage.depth() == 0).cloned();
-    // A profile counts the instructions since the last call of the host when they are read.
-    let is_wanted = dry_run.is_some() || store.data().is_counted() || store.data().is_profiled();
-    let counts = factor == 1 && is_wanted;
+    let counts = factor == 1 && (dry_run.is_some() || store.data().is_counted());
     let instructions = if counts { guest.instructions(store).await } else { None };
     let mut profile = if store.data().is_profiled() { guest.profile(store).await } else { None };
     if let Some(dry_run) = dry_run {

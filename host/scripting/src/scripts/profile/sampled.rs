@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{ProfileBuilder, RunProfile};
 
-/// Places of a sum: as many as a single profile has.
-const MAX_PLACES: usize = 8_192;
+/// Places of a sum. A single profile has up to 8,192, but the sums of hundreds of scripts are kept: some 300 KiB each.
+const MAX_PLACES: usize = 1_024;
 
 /// The sum of the profiles since the script was loaded.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -167,8 +167,6 @@ impl Value<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use super::*;
 
     fn texts(found: Vec<Range<usize>>, text: &str) -> Vec<&str> {
@@ -200,9 +198,9 @@ mod tests {
         assert_eq!(found, ["abc.def-ghi", "eyJhbGciOiJFUzI1NiJ9.e30.c2ln", "bva_0123456789abcdef"]);
     }
 
+    /// Reading each byte for each place would take hours.
     #[test]
     fn hostile_texts_are_read_once() {
-        let started = Instant::now();
         for text in
             [r#"{"token":"#, r#""token":[""#, r#"\"token\":"#, "eyJ", "Bearer bearer ", "token=", "token=a&"]
         {
@@ -210,6 +208,5 @@ mod tests {
             named(text.as_bytes());
             shaped(text.as_bytes());
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     }
 }

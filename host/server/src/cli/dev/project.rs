@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::app_folder::{AppFolder, AppParts, PushOptions};
+use super::super::app_folder::{AppFolder, AppParts};
+use super::super::push_options::PushOptions;
 use super::super::remote::Server;
 use super::super::script::Places;
 use super::super::{lexicon, print_error, print_line, print_stderr};
@@ -89,8 +90,8 @@ impl Project {
         // A mistake in one part does not hold the other one back.
         let app = lexicons.unwrap_or_default().with(scripts.unwrap_or_default());
         // The network sends its records again instead of backfills.
-        let options = PushOptions { delete: true, dry_run: false, backfill: false };
-        let pushed = app.push(options, &self.server, &self.config).await?;
+        let (options, backfill) = (PushOptions { delete: true, dry_run: false }, false);
+        let pushed = app.push(options, backfill, &self.server, &self.config).await?;
         pushed.print("");
         lexicon::print_saved(pushed.lexicons);
         Ok(is_valid)

@@ -16,13 +16,13 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use super::push_options::PushOptions;
 use super::remote::Server;
 use super::status;
 use belvedere_instance::config::Config;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::lexicon::{LexiconDoc, LexiconKind};
 pub(super) use pull::run as pull;
-use push::PushOptions;
 pub(super) use push::{preview, print_saved};
 pub(super) use remote::{Change, LexiconSettings, SavedLexicon, Upload};
 
@@ -65,12 +65,8 @@ pub(super) enum Command {
         dir: PathBuf,
         #[command(flatten)]
         server: Server,
-        /// Delete the server's uploaded lexicons that have no file; those that follow the network stay
-        #[arg(long)]
-        delete: bool,
-        /// Print what would be done, without doing it
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        options: PushOptions,
         /// Start no backfills of new record lexicons
         #[arg(long)]
         no_backfill: bool,
@@ -94,9 +90,8 @@ pub(super) enum Command {
 pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {
     match command {
         Command::Check { paths } => check::run(&paths),
-        Command::Push { dir, server, delete, dry_run, no_backfill } => {
-            let options = PushOptions { delete, dry_run, no_backfill };
-            push::run(&dir, &server, options, config).await.map(status)
+        Command::Push { dir, server, options, no_backfill } => {
+            push::run(&dir, &server, options, !no_backfill, config).await.map(status)
         }
         Command::Diff { dir, server } => Ok(diff::run(&dir, &server, config).await),
         Command::Pull { dir, server } => pull::run(&dir, &server, config).await.map(|_| ExitCode::SUCCESS),

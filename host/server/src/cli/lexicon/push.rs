@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::super::folder::count;
+use super::super::push_options::PushOptions;
 use super::super::remote::Server;
 use super::super::{print_error, print_line, print_stderr};
 use super::check::report;
@@ -13,14 +14,7 @@ use super::remote::{Change, Lexicons, Preview, RecordsPreview, SavedLexicon, Upl
 use belvedere_instance::config::Config;
 use belvedere_storage::store::lexicons::NETWORK;
 
-#[derive(Clone, Copy)]
-pub(super) struct PushOptions {
-    pub(super) delete: bool,
-    pub(super) dry_run: bool,
-    pub(super) no_backfill: bool,
-}
-
-/// Whether everything was pushed. Prints why not.
+/// Whether everything was pushed. Prints why not. `backfill`: new record lexicons start backfills.
 ///
 /// # Errors
 /// When the folder can't be read, or the server refuses a lexicon.
@@ -28,6 +22,7 @@ pub(in crate::cli) async fn run(
     dir: &Path,
     server: &Server,
     options: PushOptions,
+    backfill: bool,
     config: &Config,
 ) -> anyhow::Result<bool> {
     let folder = files::read(&[dir.to_owned()])?;
@@ -49,7 +44,7 @@ pub(in crate::cli) async fn run(
     for files in calls(&lexicons) {
         let uploads: Vec<Upload<'_>> = files
             .iter()
-            .map(|file| Upload::of(&file.text, !options.no_backfill, None))
+            .map(|file| Upload::of(&file.text, backfill, None))
             .collect::<serde_json::Result<_>>()?;
         let done = if options.dry_run {
             let preview = remote.preview(&uploads).await?;
@@ -86,8 +81,11 @@ pub(in crate::cli) async fn preview(
     Ok(!outcome.is_invalid)
 }
 
-/// Prints the lexicons of an app that were stored.
+/// Prints the lexicons of an app that were stored, if it has any.
 pub(in crate::cli) fn print_saved(saved: Vec<SavedLexicon>) {
+    if saved.is_empty() {
+        return;
+    }
     let mut outcome = Outcome::default();
     outcome.print(saved);
     outcome.print_counts(false);

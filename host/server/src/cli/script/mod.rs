@@ -26,6 +26,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use super::push_options::PushOptions;
 use super::remote::{OptionalServer, Server};
 use super::status;
 use belvedere_instance::config::Config;
@@ -50,12 +51,8 @@ pub(super) enum Command {
         dir: PathBuf,
         #[command(flatten)]
         server: Server,
-        /// Delete the server's scripts that have no file
-        #[arg(long)]
-        delete: bool,
-        /// Print what would be done, without doing it
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        options: PushOptions,
     },
     /// Run the record scripts of a collection on the stored records, as a job of the server
     Reindex {
@@ -123,10 +120,7 @@ impl Command {
 pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {
     match command {
         Command::Check { paths } => check::run(&paths, config).await,
-        Command::Push { dir, server, delete, dry_run } => {
-            let options = push::PushOptions { delete, dry_run };
-            push::run(&dir, &server, options, config).await.map(status)
-        }
+        Command::Push { dir, server, options } => push::run(&dir, &server, options, config).await.map(status),
         Command::Profile(options) => profile::run(&options, config).await,
         Command::Reindex { collection, did, since, wait, server } => {
             let chosen =

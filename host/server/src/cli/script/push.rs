@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::super::folder::count;
 use super::super::print_error;
+use super::super::push_options::PushOptions;
 use super::super::push_request::{self, PushRequest, ScriptToPush};
 use super::super::remote::Server;
 use super::check::{check_all, report_unknown};
@@ -12,12 +13,6 @@ use crate::app::engine_config;
 use belvedere_instance::config::Config;
 use belvedere_scripting::scripts::Engine;
 
-#[derive(Clone, Copy)]
-pub(super) struct PushOptions {
-    pub(super) delete: bool,
-    pub(super) dry_run: bool,
-}
-
 /// Whether everything was pushed. Prints why not.
 ///
 /// # Errors
@@ -25,12 +20,11 @@ pub(super) struct PushOptions {
 pub(super) async fn run(
     dir: &Path,
     server: &Server,
-    options: PushOptions,
+    PushOptions { delete: delete_others, dry_run }: PushOptions,
     config: &Config,
 ) -> anyhow::Result<bool> {
     let engine = Engine::open(engine_config(config)).await?;
     let Some(folder) = read(dir, &engine).await? else { return Ok(false) };
-    let PushOptions { delete: delete_others, dry_run } = options;
     let scripts = folder.to_push();
     let request = PushRequest { scripts: Some(&scripts), delete_others, dry_run, ..PushRequest::default() };
     let pushed = push_request::send(&request, server, config).await?;

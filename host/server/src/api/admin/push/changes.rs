@@ -13,7 +13,7 @@ use crate::app::App;
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_instance::lexicons::Snapshot;
 use belvedere_protocol::trigger::Trigger;
-use belvedere_storage::store::lexicons::{self, Change, LexiconRow, MANUAL, NewLexicon, rows_with};
+use belvedere_storage::store::lexicons::{self, Change, LexiconRow, MANUAL, NewLexicon, Upserted, rows_with};
 use belvedere_storage::store::scripts::{self, ScriptRow};
 use belvedere_web::http::Error;
 
@@ -24,6 +24,8 @@ const MAX_SCRIPTS: usize = 2_000;
 pub(super) struct Changes {
     /// With the settings that they keep.
     pub lexicons: Vec<NewLexicon>,
+    /// The effect of each.
+    effects: Vec<Upserted>,
     pub stored_lexicons: Vec<LexiconRow>,
     pub deleted_lexicons: Vec<String>,
     pub scripts: Vec<ChangedScript>,
@@ -47,17 +49,16 @@ impl Changes {
         let stored_lexicons = lexicons::list(&app.db).await?;
         let stored_scripts = scripts::list(&app.db, None).await?;
         let deletes = body.delete_others;
-        let lexicons = match body.lexicons {
-            Some(list) => Some(new_lexicons(list, body.keep_settings, &stored_lexicons, admin)?),
-            None => None,
-        };
-        let deleted_lexicons = match &lexicons {
-            Some(new) if deletes => {
+        let (lexicons, effects, deleted_lexicons) = match body.lexicons {
+            Some(list) => {
+                let (new, effects) = new_lexicons(list, body.keep_settings, &stored_lexicons, admin)?;
                 let here: HashSet<&str> = new.iter().map(|lexicon| lexicon.id.as_str()).collect();
-                let others = stored_lexicons.iter().filter(|row| row.source == MANUAL);
-                others.filter(|row| !here.contains(row.id.as_str())).map(|row| row.id.clone()).collect()
+                let others = stored_lexicons.iter().filter(|row| deletes && row.source == MANUAL);
+                let others = others.filter(|row| !here.contains(row.id.as_str()));
+                let deleted = others.map(|row| row.id.clone()).collect();
+                (new, effects, deleted)
             }
-            _ => Vec::new(),
+            None => (Vec::new(), Vec::new(), Vec::new()),
         };
         let pushed = match body.scripts {
             Some(list) => Some(triggers(list)?),
@@ -81,7 +82,8 @@ impl Changes {
         });
         let scripts = changed.collect();
         Ok(Self {
-            lexicons: lexicons.unwrap_or_default(),
+            lexicons,
+            effects,
             stored_lexicons,
             deleted_lexicons,
             scripts,
@@ -98,13 +100,8 @@ impl Changes {
     }
 
     pub(super) fn changes_lexicons(&self) -> bool {
-        let rows = self.lexicon_rows();
-        !self.deleted_lexicons.is_empty()
-            || self.lexicons.iter().any(|lexicon| effect(lexicon, &rows).0 != Change::Unchanged)
-    }
-
-    fn lexicon_rows(&self) -> HashMap<&str, &LexiconRow> {
-        self.stored_lexicons.iter().map(|row| (row.id.as_str(), row)).collect()
+        let has_change = self.effects.iter().any(|effect| effect.change != Change::Unchanged);
+        has_change || !self.deleted_lexicons.is_empty()
     }
 
     /// The rows of the lexicons after the push.
@@ -132,13 +129,23 @@ impl Changes {
         } else {
             app.registry.snapshot()
         };
-        let rows = self.lexicon_rows();
-        let lexicons = self.lexicons.iter().map(|lexicon| {
-            let (change, revision) = effect(lexicon, &rows);
+        let lexicons = self.lexicons.iter().zip(&self.effects).map(|(lexicon, effect)| {
             let warnings = api::warnings(app, &next, &Accepted::of_new(lexicon));
-            let id = lexicon.id.clone();
-            SavedLexiconOfList::from((SavedLexicon { id, revision, backfill_job_id: None, warnings }, change))
+            let (id, revision) = (lexicon.id.clone(), effect.revision);
+            let saved = SavedLexicon { id, revision, backfill_job_id: None, warnings };
+            SavedLexiconOfList::from((saved, effect.change))
         });
+        PushedApp {
+            lexicons: lexicons.collect(),
+            scripts: self.pushed_scripts(&next),
+            deleted_lexicons: self.deleted_lexicons.clone(),
+            deleted_scripts: self.deleted_scripts.clone(),
+            stored: false,
+        }
+    }
+
+    /// The scripts of the push, in its order. `lexicons`: those of afterwards.
+    pub(super) fn pushed_scripts(&self, lexicons: &Snapshot) -> Vec<PushedScript> {
         let changed: HashMap<&str, &ChangedScript> =
             self.scripts.iter().map(|script| (script.trigger.id(), script)).collect();
         let scripts = self.order.iter().map(|id| {
@@ -148,45 +155,42 @@ impl Changes {
                 Some(true) => Change::Changed,
                 Some(false) => Change::New,
             };
-            let unusual = script.and_then(|script| unusual(&next, &script.trigger));
+            let unusual = script.and_then(|script| unusual(lexicons, &script.trigger));
             let warnings = unusual.map(|(_, message)| message).into_iter().collect();
             PushedScript { id: id.clone(), change: change.as_str(), warnings }
         });
-        PushedApp {
-            lexicons: lexicons.collect(),
-            scripts: scripts.collect(),
-            deleted_lexicons: self.deleted_lexicons.clone(),
-            deleted_scripts: self.deleted_scripts.clone(),
-            stored: false,
-        }
+        scripts.collect()
     }
 }
 
-/// The effect of a lexicon, and the revision that it has then.
-fn effect(lexicon: &NewLexicon, rows: &HashMap<&str, &LexiconRow>) -> (Change, i64) {
-    match rows.get(lexicon.id.as_str()) {
+/// The effect of a lexicon.
+fn effect(lexicon: &NewLexicon, rows: &HashMap<&str, &LexiconRow>) -> Upserted {
+    let (change, revision) = match rows.get(lexicon.id.as_str()) {
         None => (Change::New, 1),
         Some(row) if lexicon.is_stored_as(row) => (Change::Unchanged, row.revision),
         Some(row) => (Change::Changed, row.revision + 1),
-    }
+    };
+    Upserted { change, revision }
 }
 
-/// The valid lexicons of a list, each with the settings that it keeps.
+/// The valid lexicons of a list, each with the settings that it keeps, and their effects.
 fn new_lexicons(
     list: Elements<'_>,
     keep_settings: bool,
     stored: &[LexiconRow],
     admin: &Admin,
-) -> Result<Vec<NewLexicon>, Error> {
-    let bytes = list.bytes();
-    let new = hand_over_thread(bytes, || Uploads::of_list(list, keep_settings)?.all_valid())?;
+) -> Result<(Vec<NewLexicon>, Vec<Upserted>), Error> {
     let rows: HashMap<&str, &LexiconRow> = stored.iter().map(|row| (row.id.as_str(), row)).collect();
     let saved_by = Some(admin.did.to_string());
-    let with_settings = new.into_iter().map(|lexicon| {
-        let lexicon = rows.get(lexicon.id.as_str()).map(|row| lexicon.over(row)).unwrap_or(lexicon);
-        NewLexicon { saved_by: saved_by.clone(), ..lexicon }
-    });
-    Ok(with_settings.collect())
+    hand_over_thread(list.bytes(), || {
+        let with_settings = Uploads::of_list(list, keep_settings)?.all_valid()?.into_iter().map(|lexicon| {
+            let lexicon = rows.get(lexicon.id.as_str()).map(|row| lexicon.over(row)).unwrap_or(lexicon);
+            let lexicon = NewLexicon { saved_by: saved_by.clone(), ..lexicon };
+            let effect = effect(&lexicon, &rows);
+            (lexicon, effect)
+        });
+        Ok(with_settings.unzip())
+    })
 }
 
 /// The triggers of a list of scripts, each with its body.

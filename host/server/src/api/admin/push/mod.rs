@@ -4,6 +4,7 @@
 mod changes;
 mod checks;
 
+use std::mem;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -24,7 +25,7 @@ use belvedere_instance::events::Event;
 use belvedere_protocol::trigger::TriggerKind;
 use belvedere_scripting::scripts::{ScriptRegistry, Services};
 use belvedere_storage::store::app_push::{self, AppPush};
-use belvedere_storage::store::lexicons::Change;
+use belvedere_storage::store::lexicons::{Change, Upserted};
 use belvedere_web::http::{Error, Request};
 
 /// Bytes of a push: as many of scripts as of lexicons.
@@ -141,19 +142,17 @@ async fn run_setups(app: &App, changes: &Changes, checked: &Checked) -> Result<(
 }
 
 /// Stores the changes, and lets them take effect.
-async fn store(app: &App, admin: &Admin, changes: Changes, checked: Checked) -> Result<PushedApp, Error> {
-    let mut answer = changes.preview(app);
+async fn store(app: &App, admin: &Admin, mut changes: Changes, checked: Checked) -> Result<PushedApp, Error> {
     let push = AppPush {
+        lexicons: mem::take(&mut changes.lexicons),
+        deleted_lexicons: mem::take(&mut changes.deleted_lexicons),
         scripts: changes.scripts.iter().map(|script| checked.to_store(script, admin)).collect(),
-        lexicons: changes.lexicons,
-        deleted_lexicons: changes.deleted_lexicons,
-        deleted_scripts: changes.deleted_scripts,
+        deleted_scripts: mem::take(&mut changes.deleted_scripts),
         pushed_by: admin.did.to_string(),
     };
     let upserted = app_push::store(&app.db, &push, app.clock.now()).await?;
-    let lexicons_change =
-        !push.deleted_lexicons.is_empty() || upserted.iter().any(|one| one.change != Change::Unchanged);
-    if lexicons_change {
+    let is_changed = |upserted: &Upserted| upserted.change != Change::Unchanged;
+    if !push.deleted_lexicons.is_empty() || upserted.iter().any(is_changed) {
         app.changed(Topic::Lexicons).await?;
     }
     if !push.deleted_scripts.is_empty() || !push.scripts.is_empty() {
@@ -164,9 +163,13 @@ async fn store(app: &App, admin: &Admin, changes: Changes, checked: Checked) -> 
         request_indexes(app, Some(view)).await;
     }
     let saved = create::announce(app, admin, push.lexicons, upserted).await;
-    answer.lexicons = saved.into_iter().map(SavedLexiconOfList::from).collect();
-    answer.stored = true;
-    Ok(answer)
+    Ok(PushedApp {
+        lexicons: saved.into_iter().map(SavedLexiconOfList::from).collect(),
+        scripts: changes.pushed_scripts(&app.registry.snapshot()),
+        deleted_lexicons: push.deleted_lexicons,
+        deleted_scripts: push.deleted_scripts,
+        stored: true,
+    })
 }
 
 /// Records the events of a push, besides those of the lexicons that it stores.

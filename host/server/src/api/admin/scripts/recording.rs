@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rollout::has_callers;
 use crate::access::Admin;
 use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::api::input::WithBody;
@@ -111,21 +112,7 @@ fn none() -> Error {
     Error::not_found("runs of the script are not recorded: start a recording")
 }
 
-/// Whether the runs of a trigger are short and can be repeated without what they wait for.
+/// Whether the runs of a trigger are short, and can be repeated without what they wait for.
 fn can_be_recorded(trigger: &Trigger) -> bool {
-    match trigger.kind() {
-        TriggerKind::View
-        | TriggerKind::Setup
-        | TriggerKind::Schedule
-        | TriggerKind::Library
-        | TriggerKind::JobRun => false,
-        TriggerKind::Query
-        | TriggerKind::Procedure
-        | TriggerKind::Subscription
-        | TriggerKind::RecordCreate
-        | TriggerKind::RecordUpdate
-        | TriggerKind::RecordDelete
-        | TriggerKind::RecordIndex
-        | TriggerKind::LabelApply => true,
-    }
+    has_callers(trigger) && trigger.kind() != TriggerKind::JobRun
 }

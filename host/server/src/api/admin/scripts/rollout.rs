@@ -269,7 +269,7 @@ fn none_goes_on() -> Error {
 }
 
 /// Whether the runs of a trigger are caused by accounts, so that a part of them can be chosen.
-fn has_callers(trigger: &Trigger) -> bool {
+pub(super) fn has_callers(trigger: &Trigger) -> bool {
     match trigger.kind() {
         TriggerKind::View | TriggerKind::Setup | TriggerKind::Schedule | TriggerKind::Library => false,
         TriggerKind::Query

@@ -37,7 +37,8 @@ pub(in crate::cli) struct Options {
 pub(super) async fn run(options: &Options, config: &Config) -> anyhow::Result<ExitCode> {
     let mut db = ForeignDb::open(&options.database).await?;
     let read = Instance::read(&mut db).await;
-    let instance = read.with_context(|| format!("{} can't be read", options.database))?;
+    // The address may have a password.
+    let instance = read.context("the database can't be read")?;
     db.close().await?;
     let mut report = Report::new(options.dry_run);
     if options.dry_run {
