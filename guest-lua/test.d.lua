@@ -200,7 +200,7 @@ function seen.jobs() end
 ---@return table[]
 function seen.plugins() end
 
----The records of a space, whoever may read them: `{ uri, cid, record }`.
+---All records of a space: `{ uri, cid, record }`.
 ---@param space string
 ---@return table[]
 function seen.space(space) end

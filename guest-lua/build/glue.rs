@@ -58,6 +58,13 @@ pub(crate) fn generate(resolve: &Resolve, world: WorldId) -> Result<String> {
             }
         }
     }
+    for gathered in GATHERED {
+        let known = gathered.split_once('.').and_then(|(interface, name)| {
+            let functions = &resolve.interfaces[*interfaces.get(interface)?].functions;
+            functions.keys().find(|function| snake(function) == name)
+        });
+        known.with_context(|| format!("wit/ has no function {gathered}"))?;
+    }
     let mut code = "/* Generated from wit/ by build/glue.rs. */\n".to_owned();
     let mut open = "static void push_host(lua_State *L) {\n  lua_newtable(L);\n".to_owned();
     for (interface, id) in interfaces {

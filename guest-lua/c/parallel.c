@@ -17,7 +17,7 @@ static uint32_t parallel_announced, parallel_made;
 /* Whether the task that has yielded last waits for a call. Otherwise the script has yielded. */
 static int parallel_waits;
 
-/* Where Lua can't yield, as in the function of table.sort, calls are made at once. */
+/* Lua can not yield in a function that table.sort calls, for example: there calls are made at once. */
 static int parallel_in_task(lua_State *L) { return L == parallel_task && lua_isyieldable(L); }
 
 static int parallel_yield(lua_State *L, lua_KContext number, lua_KFunction go_on) {

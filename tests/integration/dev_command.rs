@@ -278,6 +278,7 @@ end
 #[tokio::test]
 async fn other_machines_reach_it_by_the_address_that_is_named() {
     let dev = Dev::start_on("127.0.0.2", |write| {
+        write("lexicons/com/example/note.json", &record_lexicon(NOTES).to_string());
         write("lexicons/com/example/list.json", &query_lexicon(LIST).to_string());
         write("scripts/xrpc.query/com.example.list.lua", &list("one"));
         write("seed/accounts.json", r#"[{ "handle": "alice.test" }]"#);

@@ -46,7 +46,8 @@ impl HostCosts {
 
     /// Ends the call that has begun, if there is one.
     pub(super) fn end(&mut self, calls: u32, rows: u64) {
-        let Some(Calling { place, since, calls: calls_before, rows: rows_before }) = self.calling.take() else {
+        let Some(Calling { place, since, calls: calls_before, rows: rows_before }) = self.calling.take()
+        else {
             return;
         };
         let (calls, rows) = (calls - calls_before, rows - rows_before);

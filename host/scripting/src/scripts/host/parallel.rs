@@ -19,7 +19,7 @@ use crate::scripts::limits;
 use crate::scripts::recording::{Recorder, Tape};
 
 impl RunState {
-    /// How the next call is meant; `None`: it is made at once.
+    /// The meaning of the next call; `None`: it is made at once.
     pub(super) fn next_step(&mut self) -> Option<Step> {
         self.calls.next.take()
     }
@@ -40,9 +40,12 @@ impl RunState {
             return Err(Refusal::Trap(wasmtime::Error::msg("the guest lets too many calls wait")));
         }
         let place = self.profile.as_ref().and_then(|costs| costs.calling());
-        let make = Box::new(move |state: &mut _| erased(make(state)));
-        let requests = u32::try_from(requests).unwrap_or(u32::MAX);
-        self.calls.waiting.push(WaitingCall { number, make, requests, place });
+        self.calls.waiting.push(WaitingCall {
+            number,
+            make: Box::new(move |state| erased(make(state))),
+            requests: u32::try_from(requests).unwrap_or(u32::MAX),
+            place,
+        });
         Err(waits())
     }
 

@@ -74,18 +74,18 @@ pub(in crate::scripts) struct RunState {
     pub(super) answers: Vec<Arc<FailureAnswer>>,
     pub(super) host_calls: Arc<AtomicU32>,
     /// Factor of this run's limits to those of an ordinary run.
-    factor: u32,
+    pub(super) factor: u32,
     pub(super) rows: u64,
     pub(super) row_bytes: u64,
     pub(super) json_bytes: u64,
-    log_lines: u32,
+    pub(super) log_lines: u32,
     pub(super) database_time: Duration,
     pub(super) outbound: Outbound,
     pub(super) blobs: Blobs,
     /// Calls that wait to be made at the same time.
     pub(super) calls: WaitingCalls<Self>,
     pub(super) writes: WriteCount,
-    plugin_calls: u32,
+    pub(super) plugin_calls: u32,
     /// The time that plugins computed for the run since its fuel was last reduced by that.
     pub(super) plugin_time: Duration,
     /// The use above the run's fuel.

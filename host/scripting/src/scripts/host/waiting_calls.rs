@@ -14,7 +14,7 @@ pub(super) type CallResult = Box<dyn Any + Send + Sync>;
 
 pub(super) type MakeCall<S> = Box<dyn for<'a> FnOnce(&'a mut S) -> BoxFuture<'a, CallResult> + Send + Sync>;
 
-/// How the next call of the host is meant.
+/// The meaning of the next call of the host.
 #[derive(Clone, Copy)]
 pub(super) enum Step {
     /// It waits under this number.

@@ -70,7 +70,9 @@ async fn stage(methods: &Arc<Methods>) -> Stage {
 async fn meeting(calls: usize, body: &str) -> Value {
     let stage = stage(&Methods::meeting(calls)).await;
     let value = tokio::time::timeout(PATIENCE, stage.handle(body)).await;
-    value.expect("the calls are made at the same time").unwrap_or_else(|failure| panic!("{body}: {failure:?}"))
+    value
+        .expect("the calls are made at the same time")
+        .unwrap_or_else(|failure| panic!("{body}: {failure:?}"))
 }
 
 #[tokio::test]
@@ -78,7 +80,8 @@ async fn calls_are_made_at_the_same_time_and_values_keep_their_order() {
     let body = "local function meet(n) return function() return xrpc.query('com.example.meet', { n = n }).body, 'second' end end
         return { parallel(meet(1), meet(2), meet(3)) }";
     assert_eq!(meeting(3, body).await, json!([r#"[["n","1"]]"#, r#"[["n","2"]]"#, r#"[["n","3"]]"#]));
-    let several = "local function two() xrpc.query('com.example.meet') return xrpc.query('com.example.meet').status end
+    let several =
+        "local function two() xrpc.query('com.example.meet') return xrpc.query('com.example.meet').status end
         return { parallel(two, two) }";
     assert_eq!(meeting(2, several).await, json!([200, 200]));
     let nested = "local function meet() return xrpc.query('com.example.meet').status end
@@ -122,7 +125,9 @@ async fn at_most_eight_calls_are_made_at_once() {
          return { parallel(four, four, four, four) }",
     ] {
         let value = tokio::time::timeout(PATIENCE, stage.handle(body)).await;
-        assert!(value.expect("eight at once").unwrap().as_array().is_some_and(|values| values.len() % 4 == 0));
+        assert!(
+            value.expect("eight at once").unwrap().as_array().is_some_and(|values| values.len() % 4 == 0)
+        );
     }
     assert_eq!(methods.most.load(Ordering::SeqCst), limits::PARALLEL_CALLS);
 }
@@ -147,7 +152,8 @@ async fn the_first_error_in_order_is_raised_when_all_have_ended() {
     let source = "function handle()\n parallel(function() end,\n function() local x = db.get('x') end)\n end";
     let failed = failure(stage.run(source).await.unwrap_err());
     assert_eq!(failed, (Runtime, Some(3), Some(FaultCode::BadInput)));
-    let source = "function handle()\n parallel(function()\n error({ status = 404, error = 'NotFound' }) end)\n end";
+    let source =
+        "function handle()\n parallel(function()\n error({ status = 404, error = 'NotFound' }) end)\n end";
     let failed = stage.run(source).await.unwrap_err();
     assert!(failed.is_intended() && failed.line == Some(3), "{failed:?}");
     let source = "function handle()\n pcall(parallel, function()\n error('x') end)\n error('y')\n end";
@@ -176,7 +182,7 @@ async fn variables_that_are_to_be_closed_are_closed() {
     assert_eq!(stage.handle(body).await.unwrap(), json!(["yield", "error", "end"]));
 }
 
-/// Where a function can't wait, its calls are made at once.
+/// A function that can not wait has its calls made at once.
 #[tokio::test]
 async fn coroutines_and_callbacks_of_the_script_work() {
     let stage = stage(&Methods::meeting(1)).await;

@@ -106,8 +106,10 @@ async fn calls_at_the_same_time_are_replayed_as_they_were() {
     for text in ["x", "fail", "endless"] {
         let run = stage.record(&mut receiver, PARALLEL, text).await;
         let calls: Vec<&str> = run.calls.iter().map(|call| call.name.as_str()).collect();
-        let expected = ["clock.tid", "db.raw", "clock.now", "db.count", "db.query", "db.raw", "clock.now", "db.get"];
-        let expected: Vec<_> = expected.into_iter().filter(|name| text != "fail" || *name != "db.query").collect();
+        let expected =
+            ["clock.tid", "db.raw", "clock.now", "db.count", "db.query", "db.raw", "clock.now", "db.get"];
+        let expected: Vec<_> =
+            expected.into_iter().filter(|name| text != "fail" || *name != "db.query").collect();
         assert_eq!(calls, expected, "{text}");
         let replayed = stage.replay(PARALLEL, run).await;
         assert_eq!(replayed.differences, [], "{text}");

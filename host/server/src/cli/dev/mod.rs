@@ -191,6 +191,8 @@ It reloads what you edit. Ctrl-C ends it.",
         app.identity.did,
     ));
     if !app.identity.is_loopback {
-        print_line(&"Everyone who reaches this address can log in as each of the accounts, also as the super user.");
+        print_line(
+            &"Everyone who reaches this address can log in as each of the accounts, also as the super user.",
+        );
     }
 }

@@ -1,5 +1,5 @@
 //! The plugins in the folder of an app: each folder in `plugins` that has a `manifest.json` is installed with all that it asks for,
-//! because whoever runs the command has chosen its files.
+//! because the user of the command has chosen its files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -64,7 +64,12 @@ impl PluginFolder {
         row.module_sha256 == package.module_sha256
             && row.manifest_sha256 == package.manifest.sha256
             && row.status == PluginState::Active
-            && self.app.plugins.loaded.get(&row.id).is_some_and(|loaded| loaded.status == PluginStatus::Active)
+            && self
+                .app
+                .plugins
+                .loaded
+                .get(&row.id)
+                .is_some_and(|loaded| loaded.status == PluginStatus::Active)
     }
 
     /// Returns the version.

@@ -97,7 +97,8 @@ impl TestPlugins {
         let (first, more) = (fitting.next(), fitting.next().is_some());
         let Some(at) = first else {
             let remedy = format!("given.plugin(\"{plugin}\", \"{function}\", {{ result = {{}} }})");
-            let text = format!("plugin.{plugin}.{function} has no answer to {args} in this test: add {remedy}");
+            let text =
+                format!("plugin.{plugin}.{function} has no answer to {args} in this test: add {remedy}");
             self.seen.unanswered(text.clone());
             return Err(PluginCallError::Fault(Fault::new(FaultCode::Internal, text)));
         };

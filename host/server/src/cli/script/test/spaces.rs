@@ -63,8 +63,9 @@ pub(super) async fn space(world: &World, input: &[u8]) -> Result<Value, Refused>
     created.ok_or_else(|| refused(&"the space exists"))?;
     for (member, word) in members {
         let member: NamedMember = member.parse().map_err(|error| refused(&error))?;
-        let access = MemberAccess::of_word(&word)
-            .ok_or_else(|| refused(&format!("{word:?} is no right: write, read, read_self or none expected")))?;
+        let access = MemberAccess::of_word(&word).ok_or_else(|| {
+            refused(&format!("{word:?} is no right: write, read, read_self or none expected"))
+        })?;
         let put = app.spaces.put_member(&uri, &viewer(&creator), &member, access, IfMember::Replace);
         put.await.map_err(|error| refused(&error))?;
     }
@@ -79,7 +80,8 @@ fn viewer(did: &Did) -> Viewer {
 /// Writes a record to the repo of its author in a space, where the author must be a member who writes.
 pub(super) async fn record(world: &World, text: &str, record: Map<String, Value>) -> Result<Value, Refused> {
     let refused = |error: &dyn std::fmt::Display| Refused(format!("given.record: {text}: {error}"));
-    let SpaceRecordUri { space, author, path } = SpaceRecordUri::parse(text).map_err(|error| refused(&error))?;
+    let SpaceRecordUri { space, author, path } =
+        SpaceRecordUri::parse(text).map_err(|error| refused(&error))?;
     let write = RecordWrite {
         kind: WriteKind::Put,
         collection: path.collection,
@@ -111,7 +113,8 @@ pub(super) async fn records(world: &World, text: &str) -> Result<Vec<Value>, Ref
     let page = world.app.spaces.records(&uri, &viewer(&creator), &query).await;
     let page = page.map_err(|error| refused(&error))?;
     let shown = page.records.iter().map(|record| {
-        let value: Option<&RawValue> = record.text.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        let value: Option<&RawValue> =
+            record.text.as_deref().and_then(|text| serde_json::from_str(text).ok());
         json!({
             "uri": format!("{uri}/{}/{}/{}", record.author, record.path.collection, record.path.rkey),
             "cid": record.cid.to_string(),
