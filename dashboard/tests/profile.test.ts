@@ -48,7 +48,10 @@ test('the lines of a script have their costs beside them', () => {
     line('job.run:a', 5, 10),
     line('lib:x', 2, 9000),
   ]
-  const notes = notesOf({ places: [], lines, total: line('', 0, 0) } as unknown as Parameters<typeof notesOf>[0], 'job.run:a')
+  const notes = notesOf(
+    { places: [], lines, total: line('', 0, 0) } as unknown as Parameters<typeof notesOf>[0],
+    'job.run:a',
+  )
   expect(notes.map(({ line, heat }) => [line, heat])).toEqual([
     [2, 3],
     [3, 2],

@@ -89,7 +89,9 @@ export function notesOf({ lines }: RunProfile, trigger: string): LineNote[] {
     return {
       line,
       text: wait ? `${compact(instructions)} · ${wait}` : compact(instructions),
-      title: [t.instructionsOf(count(instructions)), ...(wait ? [t.waited(count(calls), count(rows), wait)] : [])].join(', '),
+      title: [t.instructionsOf(count(instructions)), ...(wait ? [t.waited(count(calls), count(rows), wait)] : [])].join(
+        ', ',
+      ),
       heat: share > 0.66 ? 3 : share > 0.33 ? 2 : share > 0.05 ? 1 : 0,
     }
   })

@@ -259,7 +259,7 @@ fn shown_job(row: &jobs::JobRow) -> Value {
 #[derive(Deserialize)]
 struct SeenList {
     list: String,
-    /// Of the list `space`.
+    /// The space of the list `space`.
     space: Option<String>,
 }
 
