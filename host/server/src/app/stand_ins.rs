@@ -9,7 +9,8 @@ use belvedere_base::lifecycle::Lifecycle;
 use belvedere_base::random::Random;
 use belvedere_instance::config::Config;
 use belvedere_instance::pds::Sessions;
-use belvedere_scripting::scripts::{Engine, LogSink, PluginCalls, RunObserver, ScriptRegistry, Xrpc};
+use belvedere_scripting::scripts::services::PluginCalls;
+use belvedere_scripting::scripts::{Engine, LogSink, RunObserver, ScriptRegistry, Xrpc};
 use belvedere_storage::store::StoreError;
 use belvedere_web::net::StandIn;
 

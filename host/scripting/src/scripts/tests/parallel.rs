@@ -42,7 +42,9 @@ impl Xrpc for Methods {
         async move {
             self.most.fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             match call.nsid.as_str() {
-                "com.example.meet" => drop(self.meeting.wait().await),
+                "com.example.meet" => {
+                    let _leader = self.meeting.wait().await;
+                }
                 "com.example.after" => self.requested.notified().await,
                 "com.example.down" => return Err(XrpcError::Unavailable("timed out".to_owned())),
                 _ => tokio::task::yield_now().await,

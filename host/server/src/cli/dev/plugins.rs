@@ -79,10 +79,10 @@ impl PluginFolder {
         let origin = Origin::Upload { manifest, module };
         let installer = &self.app.plugins.installer;
         let mut terms = Terms::default();
-        let installed = match installer.install(origin.clone(), &terms, &self.actor).await {
+        let installed = match Box::pin(installer.install(origin.clone(), &terms, &self.actor)).await {
             Err(InstallError::Consent(asked, _)) => {
                 terms.accepted = Some(asked.iter().map(ToString::to_string).collect());
-                installer.install(origin, &terms, &self.actor).await
+                Box::pin(installer.install(origin, &terms, &self.actor)).await
             }
             installed => installed,
         };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::seen::Seen;
 use belvedere_scripting::plugins::calls::{CallScope, Fault, FaultCode, RunContext};
-use belvedere_scripting::scripts::{PluginCallError, PluginCalls};
+use belvedere_scripting::scripts::services::{PluginCallError, PluginCalls};
 
 /// Answers that a case may give, and their bytes: its own process keeps them.
 const MAX_ANSWERS: usize = 1_000;

@@ -61,12 +61,13 @@ pub(super) async fn space(world: &World, input: &[u8]) -> Result<Value, Refused>
     };
     let created = space::create(&app.db, &uri, &creator, &settings, now).await.map_err(Refused::of)?;
     created.ok_or_else(|| refused(&"the space exists"))?;
+    let viewer = viewer(&creator);
     for (member, word) in members {
         let member: NamedMember = member.parse().map_err(|error| refused(&error))?;
         let access = MemberAccess::of_word(&word).ok_or_else(|| {
             refused(&format!("{word:?} is no right: write, read, read_self or none expected"))
         })?;
-        let put = app.spaces.put_member(&uri, &viewer(&creator), &member, access, IfMember::Replace);
+        let put = app.spaces.put_member(&uri, &viewer, &member, access, IfMember::Replace);
         put.await.map_err(|error| refused(&error))?;
     }
     Ok(json!({ "space": text }))
