@@ -14,36 +14,10 @@ use wit_bindgen_core::wit_parser::{
     Function, Resolve, Type, TypeDefKind, TypeId, TypeOwner, WorldId, WorldItem, WorldKey,
 };
 
+use crate::gathered;
+
 /// Interfaces that are not exposed to Lua: `types` has no functions, the others are for the guest itself.
 const HIDDEN: [&str; 4] = ["meter", "parallel", "profile", "types"];
-/// Functions that `parallel` makes at the same time as others: those that wait, and change nothing that a later call could read.
-/// `db.raw` is one of them because the host tells reads from writes. The host has the same in
-/// `host/scripting/src/scripts/host/contract_calls.rs`.
-const GATHERED: [&str; 23] = [
-    "atproto.resolve_service_endpoint",
-    "atproto.resolve_handle",
-    "atproto.handles",
-    "atproto.labels",
-    "db.query",
-    "db.get",
-    "db.count",
-    "db.group",
-    "db.backlinks",
-    "db.link_counts",
-    "db.links_by",
-    "db.raw",
-    "db.select_page",
-    "db.search",
-    "db.profiles",
-    "http.send",
-    "repo.load",
-    "spaces.query",
-    "spaces.count",
-    "spaces.access",
-    "spaces.list_members",
-    "xrpc.query",
-    "xrpc.query_all",
-];
 /// Prefix of the C names of the package `belvedere:script`.
 const PREFIX: &str = "belvedere_script";
 
@@ -58,13 +32,7 @@ pub(crate) fn generate(resolve: &Resolve, world: WorldId) -> Result<String> {
             }
         }
     }
-    for gathered in GATHERED {
-        let known = gathered.split_once('.').and_then(|(interface, name)| {
-            let functions = &resolve.interfaces[*interfaces.get(interface)?].functions;
-            functions.keys().find(|function| snake(function) == name)
-        });
-        known.with_context(|| format!("wit/ has no function {gathered}"))?;
-    }
+    gathered::check(resolve, &interfaces)?;
     let mut code = "/* Generated from wit/ by build/glue.rs. */\n".to_owned();
     let mut open = "static void push_host(lua_State *L) {\n  lua_newtable(L);\n".to_owned();
     for (interface, id) in interfaces {
@@ -90,16 +58,16 @@ struct Glue<'a> {
     body: String,
     /// Counts C locals, to make their names unique.
     locals: usize,
-    /// Whether it is one of [`GATHERED`].
+    /// Whether it is one of [`gathered::FUNCTIONS`].
     is_gathered: bool,
 }
 
 fn function_glue(resolve: &Resolve, interface: &str, function: &Function) -> Result<String> {
     let name = snake(&function.name);
     let what = format!("{interface}.{name}");
-    let is_gathered = GATHERED.contains(&what.as_str());
+    let is_gathered = gathered::FUNCTIONS.contains(&what.as_str());
     let mut glue = Glue { resolve, body: String::new(), locals: 0, is_gathered };
-    glue.begin(&format!("{interface}_{name}"), &what, function.params.len())?;
+    glue.begin(&format!("{interface}_{name}"), &what, function.params.len());
     let mut arguments = Vec::new();
     for (i, param) in function.params.iter().enumerate() {
         let local = format!("a{i}");
@@ -129,33 +97,22 @@ fn function_glue(resolve: &Resolve, interface: &str, function: &Function) -> Res
     glue.call(function.result, &call, arguments, &what)?;
     writeln!(glue.body, "}}")?;
     if is_gathered {
-        writeln!(
-            glue.body,
-            "static int host_{interface}_{name}(lua_State *L) {{ return made_{interface}_{name}(L, LUA_OK, 0); }}"
-        )?;
+        glue.body += &gathered::entry(&format!("{interface}_{name}"));
     }
     Ok(glue.body)
 }
 
 impl Glue<'_> {
     /// Emits the head of a function. A gathered one goes on in `made_…` when its task is resumed; `number` is that of its call then.
-    fn begin(&mut self, name: &str, what: &str, params: usize) -> Result<()> {
-        if self.is_gathered {
-            writeln!(
-                self.body,
-                "\nstatic int made_{name}(lua_State *L, int status, lua_KContext number) {{\n  (void)status;\n  \
-                 luaL_checkstack(L, 40, \"{what}\");\n  if (!number) lua_settop(L, {params});\n  \
-                 if (parallel_must_wait(L, number)) return parallel_yield(L, number, made_{name});\n  \
-                 if (!number) meter_host_called();"
-            )?;
+    fn begin(&mut self, name: &str, what: &str, params: usize) {
+        self.body += &if self.is_gathered {
+            gathered::head(name, what, params)
         } else {
-            writeln!(
-                self.body,
+            format!(
                 "\nstatic int host_{name}(lua_State *L) {{\n  meter_host_called();\n  \
-                 luaL_checkstack(L, 40, \"{what}\");\n  lua_settop(L, {params});"
-            )?;
-        }
-        Ok(())
+                 luaL_checkstack(L, 40, \"{what}\");\n  lua_settop(L, {params});\n"
+            )
+        };
     }
 
     fn call(
@@ -184,16 +141,8 @@ impl Glue<'_> {
             writeln!(self.body, "  {} error;", self.c_type(error)?)?;
             arguments.push("&error".to_owned());
             if self.is_gathered {
-                writeln!(
-                    self.body,
-                    "  int is_made = number != 0, is_deferred = parallel_begin(L, &number);\n  \
-                     if (!is_made) profile_calling();\n  bool done = {call}({});\n  if (!is_made) profile_called();\n  \
-                     if (is_deferred) {{\n  if (!done) {}_free(&error);\n  \
-                     return parallel_yield(L, number, made_{});\n  }}\n  if (!done) {{",
-                    arguments.join(", "),
-                    self.c_name(error)?,
-                    what.replace('.', "_")
-                )?;
+                let call = format!("{call}({})", arguments.join(", "));
+                self.body += &gathered::call(&what.replace('.', "_"), &call, &self.c_name(error)?);
             } else {
                 writeln!(
                     self.body,

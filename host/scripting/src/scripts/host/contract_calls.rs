@@ -1,5 +1,5 @@
 //! The imports of the guest. Each call is recorded with its answer, or answered from a recording, when the run has a tape; the calls
-//! that `parallel` gathers may wait for others (`guest-lua/build/glue.rs` lists the same).
+//! that `parallel` gathers may wait for others (`guest-lua/build/gathered.rs` lists the same).
 
 use futures_util::FutureExt as _;
 use serde::Serialize;
