@@ -93,8 +93,7 @@ fn function_glue(resolve: &Resolve, interface: &str, function: &Function) -> Res
         }
     }
     writeln!(glue.body, "  }}")?;
-    let call = format!("{PREFIX}_{interface}_{name}");
-    glue.call(function.result, &call, arguments, &what)?;
+    glue.call(function.result, &format!("{PREFIX}_{interface}_{name}"), arguments, &what)?;
     writeln!(glue.body, "}}")?;
     if is_gathered {
         glue.body += &gathered::entry(&format!("{interface}_{name}"));
@@ -122,8 +121,6 @@ impl Glue<'_> {
         mut arguments: Vec<String>,
         what: &str,
     ) -> Result<()> {
-        let is_fallible = result.is_some_and(|result| self.as_result(result).is_some());
-        ensure!(is_fallible || !self.is_gathered, "a gathered function needs a result");
         let Some(result) = result else {
             writeln!(
                 self.body,
