@@ -221,7 +221,8 @@ async fn gathered_functions_give_the_same() {
             { atproto.spaces.query, { space_uri = 'x' } }, { atproto.spaces.is_member, 'x', 'y' }, { atproto.spaces.list_members, 'x' },
             { db.count, { collection = 'com.example.note', space = 'x' } },
         }
-        local function text(...) return select('#', ...) .. tostring((...)) .. tostring(select(2, ...)) .. tostring(select(2, pcall(json.encode, { ... }))) end
+        local function shown(value) return type(value) == 'table' and not value.code and 'table' or tostring(value) end
+        local function text(...) return select('#', ...) .. tostring((...)) .. shown(select(2, ...)) .. tostring(select(2, pcall(json.encode, { ... }))) end
         local function result(call) return function() return text(pcall(table.unpack(call))) end end
         local outside, functions = {}, {}
         for i, call in ipairs(calls) do functions[i] = result(call) outside[i] = functions[i]() end
@@ -267,7 +268,7 @@ async fn hostile_uses_end() {
     let ends: [(&str, Option<FailureKind>); 13] = [
         ("local list = {} for i = 1, 1000 do list[i] = function() return db.count('com.example.note') end end
           return select('#', parallel(table.unpack(list, 1, 990)))", None),
-        ("local list = {} for i = 1, 20000 do list[i] = function() return i end end return select('#', parallel(table.unpack(list)))", None),
+        ("local list = {} for i = 1, 10000 do list[i] = function() return i end end return select('#', parallel(table.unpack(list)))", None),
         ("parallel(function() db.count('com.example.note') end, function() while true do end end)", Some(Limit)),
         ("while true do pcall(parallel, function() error('x') end, coroutine.yield) end", Some(Limit)),
         ("while true do pcall(parallel, function() db.count('com.example.note') end) end", Some(Limit)),
