@@ -177,6 +177,9 @@ pub const XRPC_DEPTH: u32 = 8;
 /// connection of the database. The guest has the same limit (`guest-lua/c/parallel.c`).
 pub const PARALLEL_CALLS: usize = 8;
 
+/// Answers of such calls that a run has not taken: those of a round, and of one that a call in another function has made meanwhile.
+pub const KEPT_ANSWERS: usize = 2 * PARALLEL_CALLS;
+
 /// Calls in one `xrpc.query_all`.
 pub const XRPC_BATCH: usize = 20;
 

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 
 use futures_util::future::BoxFuture;
 
+use super::fault;
 use crate::scripts::bindings::Refusal;
 use crate::scripts::bindings::belvedere::script::types::Fault;
+use crate::scripts::limits;
 
 /// The result of a call, of the type that its function has.
 pub(super) type CallResult = Box<dyn Any + Send + Sync>;
@@ -53,15 +55,21 @@ impl<S> Default for WaitingCalls<S> {
 }
 
 impl<S> WaitingCalls<S> {
+    /// Keeps a result until the guest takes it. The oldest is dropped when there are many: a script that closes the coroutines of its
+    /// calls never takes theirs.
     pub(super) fn keep(&mut self, number: u32, result: Result<CallResult, Fault>, first_answer: u32) {
         self.made.insert(number, MadeCall { result, first_answer });
+        if self.made.len() > limits::KEPT_ANSWERS {
+            self.made.pop_first();
+        }
     }
 
     /// The result of a call that was made.
     pub(super) fn take<R: 'static>(&mut self, number: u32) -> Result<R, Refusal> {
-        let lost = || Refusal::Trap(wasmtime::Error::msg("the guest takes an answer that is not there"));
+        let lost = || fault::limit("too many answers wait at once", limits::KEPT_ANSWERS);
         let MadeCall { result, first_answer } = self.made.remove(&number).ok_or_else(lost)?;
-        match *result?.downcast::<Result<R, Refusal>>().map_err(|_| lost())? {
+        let other = |_| Refusal::Trap(wasmtime::Error::msg("the guest takes the answer of another function"));
+        match *result?.downcast::<Result<R, Refusal>>().map_err(other)? {
             Err(Refusal::Fault(Fault { answer: Some(answer), code, message, status })) => {
                 let answer = Some(answer + first_answer);
                 Err(Fault { code, message, status, answer }.into())
