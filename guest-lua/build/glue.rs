@@ -79,7 +79,7 @@ fn function_glue(resolve: &Resolve, interface: &str, function: &Function) -> Res
             arguments.push(if glue.by_value(param.ty) { local } else { format!("&{local}") });
         }
     }
-    // A call that was made has used its arguments.
+
     writeln!(glue.body, "{}", if is_gathered { "  if (!number) {" } else { "  {" })?;
     for (i, param) in function.params.iter().enumerate() {
         let (index, local) = ((i + 1).to_string(), format!("a{i}"));
@@ -104,7 +104,7 @@ fn function_glue(resolve: &Resolve, interface: &str, function: &Function) -> Res
 impl Glue<'_> {
     /// Emits the head of a function. A gathered one goes on in `made_…` when its task is resumed; `number` is that of its call then.
     fn begin(&mut self, name: &str, what: &str, params: usize) {
-        self.body += &if self.is_gathered {
+        let head = if self.is_gathered {
             gathered::head(name, what, params)
         } else {
             format!(
@@ -112,6 +112,7 @@ impl Glue<'_> {
                  luaL_checkstack(L, 40, \"{what}\");\n  lua_settop(L, {params});\n"
             )
         };
+        self.body += &head;
     }
 
     fn call(
