@@ -8,7 +8,7 @@ use super::super::intern::{self, Collection};
 use super::super::packed::Packed;
 use super::super::partitions::{PerPartition, Tables};
 use super::super::read_cost::ReadCost;
-use super::super::select::{Dialect, PostgresDialect, SqliteDialect};
+use super::super::select::{Dialect, PostgresDialect, SqliteDialect, is_visible};
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError};
 use crate::query::Links;
@@ -47,7 +47,8 @@ pub(super) enum Few {
 }
 
 fn count_sql<D: Dialect>(tables: &Tables, targets: &str, few: Few) -> String {
-    let (refs, account, at_path) = (&tables.record_refs, account(tables, "$2"), at_path::<D>());
+    let (refs, at_path) = (&tables.record_refs, at_path::<D>());
+    let is_visible = is_visible(&account(tables, "$2"));
     let counted_here = match few {
         Few::Counted => "('few', 'many')",
         Few::LeftOut => "('many')",
@@ -58,8 +59,8 @@ fn count_sql<D: Dialect>(tables: &Tables, targets: &str, few: Few) -> String {
          SELECT string_agg(links || ' ' || kind || ' ', '') FROM (\
              SELECT t.kind, CASE WHEN t.kind = 'counted' THEN coalesce((SELECT c.links - c.hidden FROM link_counts c \
                      WHERE c.target = t.value AND c.collection_id = $2 AND c.path = $3), 0) \
-                 WHEN t.kind IN {counted_here} THEN (SELECT count(*) FROM {refs} f CROSS JOIN dids d \
-                     WHERE f.target = t.value AND f.collection_id = $2 AND {at_path} AND d.id = {account} AND d.status = 0) \
+                 WHEN t.kind IN {counted_here} THEN (SELECT count(*) FROM {refs} f \
+                     WHERE f.target = t.value AND f.collection_id = $2 AND {at_path} AND {is_visible}) \
                  ELSE 0 END AS links \
              FROM t ORDER BY t.key) numbers",
         link_counts::has_many(refs)
