@@ -13,7 +13,7 @@ use super::Batch;
 use super::plan::{fnv_1a, storable};
 
 /// The links from which on a target is counted. Fewer are counted when they are read, in some tens of microseconds.
-const MANY: i64 = 200;
+pub(in crate::store) const MANY: i64 = 200;
 
 /// One record of so many has the targets of its links looked at, so that a target is counted soon after it has
 /// [`MANY`] links, and most links cost nothing.
@@ -35,7 +35,7 @@ fn find(Tables { record_refs, .. }: &Tables, targets: &str) -> String {
 }
 
 /// The condition that the target `v.value` has many links from the collection `$2`, whose links are complete.
-pub(in crate::store) fn has_many(record_refs: &str) -> String {
+fn has_many(record_refs: &str) -> String {
     format!(
         "({IS_COMPLETE} AND (SELECT count(*) FROM (SELECT 1 FROM {record_refs} f \
              WHERE f.target = v.value AND f.collection_id = $2 LIMIT {MANY}) many) = {MANY})"
@@ -43,7 +43,7 @@ pub(in crate::store) fn has_many(record_refs: &str) -> String {
 }
 
 /// The condition that no record of the collection `$2` is still to be read again for its links.
-const IS_COMPLETE: &str = "NOT EXISTS (SELECT 1 FROM unread_refs u WHERE u.collection_id = $2)";
+pub(in crate::store) const IS_COMPLETE: &str = "NOT EXISTS (SELECT 1 FROM unread_refs u WHERE u.collection_id = $2)";
 
 /// Counts all links of a target, at each path and in all.
 static BEGIN: [PerPartition<String>; 2] = [
