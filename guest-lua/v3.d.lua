@@ -10,8 +10,16 @@
 ---@field collection string? also record events
 ---@field params table<string, any>? procedures
 ---@field delegate_did string? procedures
----@field space belvedere.Space? queries and procedures
+---@field space belvedere.v3.Space? queries and procedures
 ---@field job belvedere.v3.Job?
+
+---@class belvedere.v3.Space
+---@field uri string
+---@field id string the same
+---@field did string
+---@field authority_did string the same
+---@field spaceType string
+---@field skey string
 
 ---@class belvedere.v3.Job
 ---@field id string
@@ -84,8 +92,9 @@ function time.now() end
 ---@return string # such as `2026-01-31T12:00:00.000Z`
 function time.to_iso8601(ms) end
 
+---nil for a text that is no time.
 ---@param text string
----@return integer
+---@return integer?
 function time.from_iso8601(text) end
 
 return time

@@ -243,7 +243,7 @@ async fn an_import_can_be_repeated(world: World) {
     let summary = "nothing copied, 18 there already, 0 of them different, 0 refused";
     assert!(out(&second).contains(summary), "{}", out(&second));
 
-    // What differs stays.
+    // Parts that differ stay.
     let sql = format!(
         "UPDATE happyview_lexicons SET token_cost = 4 WHERE id = '{LIST}';
          UPDATE happyview_scripts SET body = 'function handle() return 1 end' WHERE id = 'job.run:clean';

@@ -7,7 +7,7 @@ local download, blob_bytes = host.atproto.blob_download, host.atproto.blob_bytes
 local save, find_job, list_jobs = host.repo.save, host.jobs.get, host.jobs.list
 local spaces, entries = atproto.spaces, internal.entries
 local null, tointeger = internal.null, math.tointeger
-local match, next, pcall, setmetatable, type = string.match, next, pcall, setmetatable, type
+local next, pcall, setmetatable, type = next, pcall, setmetatable, type
 
 -- The body of an answer; an answer with another status than 200 is an error.
 local function body_of(answer, what)

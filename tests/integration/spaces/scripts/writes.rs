@@ -218,7 +218,7 @@ async fn a_v3_script_writes_to_its_callers_repo(world: World) {
         end
 
         function handle(input, ctx)
-          local space = spaces.get(input.of)
+          local space = spaces.get(ctx.space.uri)
           local made = space:write_record { collection = NOTE, rkey = "b", record = { text = "one" } }
           local stale = failure(space.put_record, space,
             { collection = NOTE, rkey = "b", record = { text = "x" }, swap_cid = "bafyreidykglsfhoixmivffc5uwhcgshx4j465xwqntbmu43nb2dzqwfvae" })
@@ -228,12 +228,12 @@ async fn a_v3_script_writes_to_its_callers_repo(world: World) {
           return {
             made = made, put = put, text = text, queried = queried, stale = stale, member = space:is_member(ctx.caller_did),
             access = space:access(ctx.caller_did), members = #space:members(),
-            gone = space:delete_record { collection = NOTE, rkey = "b" }, left = #space:records().records,
+            kind = ctx.space.spaceType, gone = space:delete_record { collection = NOTE, rkey = "b" }, left = #space:records().records,
             invite = failure(space.create_invite, space, {}),
           }
         end"#;
     writing.stage.group.world.server.bind_to(&format!("xrpc.procedure:{WRITE}"), source).await;
-    let done = writing.write("", json!({})).await;
+    let done = writing.write("", json!({ "space": space })).await;
     assert_eq!(done.status, 200, "{}", done.text);
     let (body, uri) = (&done.body, format!("{space}/{BOB}/{NOTE}/b"));
     assert_eq!((&body["made"]["uri"], &body["put"]["uri"]), (&json!(uri), &json!(uri)), "{body}");
@@ -250,5 +250,6 @@ async fn a_v3_script_writes_to_its_callers_repo(world: World) {
     );
     assert_eq!((&body["members"], &body["invite"]), (&json!(1), &json!("FORBIDDEN")), "{body}");
     assert_ne!(body["stale"], "none", "{body}");
+    assert_eq!(body["kind"], KIND, "{body}");
     assert!(writing.pds.requests("/xrpc/com.atproto.repo").is_empty());
 }
