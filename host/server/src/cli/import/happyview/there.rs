@@ -78,7 +78,7 @@ impl There {
     }
 
     pub(super) fn add(&mut self, kind: Kind, key: String, mut item: Value) {
-        if let Some(permissions) = item["permissions"].as_array_mut() {
+        if let Some(permissions) = item.get_mut("permissions").and_then(Value::as_array_mut) {
             permissions.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
         }
         self.0.insert((kind, key), item);
