@@ -93,7 +93,7 @@ pub(super) async fn save(
 
 fn write_in_space(state: &mut RunState, write: pds::Write) -> Result<RecordWrite, Fault> {
     let pds::Write { collection, rkey, action, swap } = write;
-    let not_cid = |_| fault::new(FaultCode::BadInput, "Record: the version to replace is not a CID");
+    let not_cid = |_| invalid("Record", "the version to replace is not a CID");
     let swap = swap.map(|cid| cid.parse().map_err(not_cid)).transpose()?;
     let mut with = |kind, value: Bytes| Ok::<_, Fault>((kind, Some(fields(state, &value)?)));
     let (kind, record) = match action {
