@@ -492,8 +492,12 @@ return jobs
 
 ---@meta happyview.http
 
----@return belvedere.http
 return http
+
+---@meta happyview.blobs
+
+---Its functions raise an error: this server stores no blobs.
+return {}
 
 ---@meta belvedere.labels
 
