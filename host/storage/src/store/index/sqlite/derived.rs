@@ -1,5 +1,4 @@
-//! Writes what is derived from the records of a batch, once for all of them: references with their counts, and why records are
-//! invalid.
+//! Writes what is derived from the records of a batch, once for all of them: references, and why records are invalid.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -10,6 +9,7 @@ use sqlx::SqliteConnection;
 use super::super::plan::{Row, Source};
 use super::{MAX_ROWS, Shapes, json};
 use crate::store::StoreError;
+use crate::store::counts::{Changes, CountedLink};
 
 pub(super) static INSERT_REFS: LazyLock<Shapes> = LazyLock::new(|| {
     Shapes::new(
@@ -29,14 +29,6 @@ static COUNTED: LazyLock<Shapes> = LazyLock::new(|| {
     )
 });
 
-/// Adds links to the counts of their targets: target, collection, path and account of each.
-const COUNT: &str = "INSERT INTO link_counts (target, collection_id, path, links, hidden) \
-    SELECT value ->> 0, value ->> 1, value ->> 2, count(*), \
-        sum(EXISTS (SELECT 1 FROM dids WHERE id = value ->> 3 AND status <> 0)) \
-    FROM json_each($1) WHERE true GROUP BY 1, 2, 3 \
-    ON CONFLICT (target, collection_id, path) DO UPDATE SET links = links + excluded.links, \
-        hidden = hidden + excluded.hidden";
-
 /// References to insert, collected over the whole batch.
 #[derive(Default)]
 pub(super) struct Refs<'a>(Vec<(&'a str, Source, &'a str)>);
@@ -46,9 +38,11 @@ impl<'a> Refs<'a> {
         self.0.extend(refs.map(|found| (&*found.target, source, &*found.paths)));
     }
 
-    /// Counts them here, because with a trigger an insertion takes half as long again. Triggers count deletions, which several
-    /// statements do.
-    pub(super) async fn insert(mut self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
+    pub(super) async fn insert(
+        mut self,
+        conn: &mut SqliteConnection,
+        changes: &mut Changes,
+    ) -> Result<(), StoreError> {
         // In the order of the table, which is clustered by target.
         self.0.sort_unstable();
         self.0.dedup_by_key(|(target, source, _)| (*target, *source));
@@ -59,11 +53,11 @@ impl<'a> Refs<'a> {
             }
             query.execute(&mut *conn).await?;
         }
-        self.count(conn).await
+        self.note(conn, changes).await
     }
 
-    /// Adds them to the counts of those targets that are counted.
-    async fn count(&self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
+    /// Notes those whose targets are counted.
+    async fn note(&self, conn: &mut SqliteConnection, changes: &mut Changes) -> Result<(), StoreError> {
         let any = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM link_counts)");
         if self.0.is_empty() || !any.fetch_one(&mut *conn).await? {
             return Ok(());
@@ -84,15 +78,14 @@ impl<'a> Refs<'a> {
         }
         let counted: HashSet<(&str, i64)> =
             counted.iter().map(|(target, id)| (target.as_str(), *id)).collect();
-        let mut links = Vec::new();
-        for (target, source, paths) in &self.0 {
-            if counted.contains(&(*target, source.collection_id)) {
-                // The empty path is that of all links.
-                let paths = std::iter::once("").chain(paths.split_ascii_whitespace());
-                links.extend(paths.map(|path| (*target, source.collection_id, path, source.did_id)));
-            }
-        }
-        sqlx::query(COUNT).bind(json(&links)?).execute(&mut *conn).await?;
+        let links =
+            self.0.iter().filter(|(target, source, _)| counted.contains(&(*target, source.collection_id)));
+        changes.insert_links(links.map(|(target, source, paths)| CountedLink {
+            target: (*target).to_owned(),
+            collection_id: source.collection_id,
+            did_id: Some(source.did_id),
+            paths: Some((*paths).to_owned()),
+        }));
         Ok(())
     }
 }
