@@ -46,11 +46,15 @@ impl Changes {
     }
 
     pub(super) fn insert_links(&mut self, links: impl IntoIterator<Item = CountedLink>) {
-        links.into_iter().for_each(|link| self.add_link(link, 1));
+        for link in links {
+            self.add_link(link, 1);
+        }
     }
 
     pub(super) fn delete_links(&mut self, links: impl IntoIterator<Item = CountedLink>) {
-        links.into_iter().for_each(|link| self.add_link(link, -1));
+        for link in links {
+            self.add_link(link, -1);
+        }
     }
 
     fn add_link(&mut self, link: CountedLink, number: i64) {

@@ -99,7 +99,6 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
         }
         applied.stale += rows.len() as u64 - done;
     }
-    tx.count(changes).await?;
     let repairs = repairs::due(plan, &applied);
     if !repairs.is_empty() {
         sqlx::query(REQUEST_POSTGRES).bind(repairs).bind(plan.now).execute(&mut *tx).await?;
@@ -113,6 +112,7 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
             .execute(&mut *tx)
             .await?;
     }
+    tx.count(changes).await?;
     tx.commit().await?;
     Ok(applied)
 }

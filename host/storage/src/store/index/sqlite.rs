@@ -18,12 +18,12 @@ use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
 use super::super::counts::{AccountFlip, Changes, Counting as _};
-use super::super::intern::Collection;
 use super::super::{Sqlite, StoreError};
-use super::plan::{DeleteRow, Plan, Row, Source, storable};
+use super::plan::{DeleteRow, Plan, Row};
 use super::remove::{self, FoundRow};
 use super::repairs::{self, REQUEST_SQLITE};
-use super::{ApplyReport, Reread, SET_CURSOR, future, hidden, purge};
+use super::{ApplyReport, SET_CURSOR, future, hidden, purge};
+pub(super) use derived::replace_refs;
 use derived::{Invalid, Refs};
 
 /// Rows per statement. More rows do not make a statement itself cheaper per row, but each one begins with a savepoint, at which
@@ -383,34 +383,6 @@ async fn set_statuses(
     conn.count_accounts(&flips).await?;
     let dids: Vec<String> = changed.into_iter().map(|(did, ..)| did).collect();
     applied.statuses = plan.accounts.changed(&dids);
-    Ok(())
-}
-
-/// See [`super::unread::replace`].
-pub(super) async fn replace_refs(
-    db: &Sqlite,
-    collection: Collection,
-    records: &[Reread],
-) -> Result<(), StoreError> {
-    let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
-    let keys: Vec<_> = records.iter().map(|record| (record.id, record.updated_at.0)).collect();
-    let sql = "SELECT r.id, r.did_id FROM json_each($1) v CROSS JOIN records r \
-               WHERE r.id = v.value ->> 0 AND r.updated_at = v.value ->> 1 AND r.collection_id = $2";
-    let same: Vec<(i64, i64)> =
-        sqlx::query_as(sql).bind(json(&keys)?).bind(collection.id).fetch_all(&mut *tx).await?;
-    let ids: Vec<i64> = same.iter().map(|(id, _)| *id).collect();
-    let mut changes = Changes::default();
-    tx.begin_counting().await?;
-    remove::references_sqlite(&mut tx, &ids, &mut changes).await?;
-    let same: HashMap<i64, i64> = same.into_iter().collect();
-    let mut refs = Refs::default();
-    for record in records {
-        let Some(&did_id) = same.get(&record.id) else { continue };
-        refs.push(storable(&record.refs), Source { collection_id: collection.id, id: record.id, did_id });
-    }
-    refs.insert(&mut tx, &mut changes).await?;
-    tx.count(changes).await?;
-    tx.commit().await?;
     Ok(())
 }
 

@@ -263,7 +263,7 @@ async fn two_hosts_and_one_of_the_version_before_count_together() {
         tokio::spawn(run_host(second, steps(step().boxed(), 150))),
         tokio::spawn(run_host(third, steps(other().boxed(), 300))),
     ];
-    while !hosts.iter().all(|host| host.is_finished()) {
+    while !hosts.iter().all(tokio::task::JoinHandle::is_finished) {
         assert_eq!(wrong_counts(&db).await.unwrap(), [""; 0]);
     }
     for host in hosts {

@@ -1,15 +1,17 @@
 //! Writes what is derived from the records of a batch, once for all of them: references, and why records are invalid.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use belvedere_protocol::atproto::record::Ref;
 use sqlx::SqliteConnection;
 
-use super::super::plan::{Row, Source};
+use super::super::plan::{Row, Source, storable};
+use super::super::{Reread, remove};
 use super::{MAX_ROWS, Shapes, json};
-use crate::store::StoreError;
-use crate::store::counts::{Changes, CountedLink};
+use crate::store::counts::{Changes, CountedLink, Counting as _};
+use crate::store::intern::Collection;
+use crate::store::{Sqlite, StoreError};
 
 pub(super) static INSERT_REFS: LazyLock<Shapes> = LazyLock::new(|| {
     Shapes::new(
@@ -88,6 +90,34 @@ impl<'a> Refs<'a> {
         }));
         Ok(())
     }
+}
+
+/// See [`unread::replace`](super::super::unread::replace).
+pub(in super::super) async fn replace_refs(
+    db: &Sqlite,
+    collection: Collection,
+    records: &[Reread],
+) -> Result<(), StoreError> {
+    let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
+    let keys: Vec<_> = records.iter().map(|record| (record.id, record.updated_at.0)).collect();
+    let sql = "SELECT r.id, r.did_id FROM json_each($1) v CROSS JOIN records r \
+               WHERE r.id = v.value ->> 0 AND r.updated_at = v.value ->> 1 AND r.collection_id = $2";
+    let same: Vec<(i64, i64)> =
+        sqlx::query_as(sql).bind(json(&keys)?).bind(collection.id).fetch_all(&mut *tx).await?;
+    let ids: Vec<i64> = same.iter().map(|(id, _)| *id).collect();
+    let mut changes = Changes::default();
+    tx.begin_counting().await?;
+    remove::references_sqlite(&mut tx, &ids, &mut changes).await?;
+    let same: HashMap<i64, i64> = same.into_iter().collect();
+    let mut refs = Refs::default();
+    for record in records {
+        let Some(&did_id) = same.get(&record.id) else { continue };
+        refs.push(storable(&record.refs), Source { collection_id: collection.id, id: record.id, did_id });
+    }
+    refs.insert(&mut tx, &mut changes).await?;
+    tx.count(changes).await?;
+    tx.commit().await?;
+    Ok(())
 }
 
 /// Invalid records, collected over the whole batch: id, collection, reason.
