@@ -3,7 +3,7 @@
 //! A number of records is the sum of 64 rows: a connection has the one of its process id, so that transactions seldom wait for each
 //! other's.
 //!
-//! A transaction that inserts a record and one that hides its account do not see each other's rows. So the first shares a lock,
+//! A transaction that inserts a record and one that hides its account do not see each other's rows. Therefore the first shares a lock,
 //! and the second has it alone, both until they end; so does the one that begins to count a target. Statements after the lock see
 //! what the others have committed.
 
