@@ -1,11 +1,12 @@
-//! Begins to count the links of targets that have many (ADR 120), when they get more and when they are counted. Triggers keep
-//! the numbers from then on.
+//! Begins to count the links of targets that have many (ADR 120), when they get more and when they are counted. Writers keep
+//! the numbers from then on ([`counts`](crate::store::counts)).
 
 use std::collections::BTreeMap;
 
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 
+use super::super::counts::postgres::LOCK;
 use super::super::intern::{self, Collection};
 use super::super::partitions::{PerPartition, Tables};
 use super::super::{Db, StoreError, on};
@@ -66,11 +67,6 @@ fn begin(Tables { record_refs, .. }: &Tables, path: &str, paths: &str) -> String
          GROUP BY {path} ON CONFLICT DO NOTHING"
     )
 }
-
-/// The lock that the triggers share: alone with it, a statement sees all links that they have not counted.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(x'7265636f726473'::bigint)";
-/// The same lock as the triggers take it.
-pub(super) const SHARED_LOCK: &str = "SELECT pg_advisory_xact_lock_shared(x'7265636f726473'::bigint)";
 
 /// Targets that are looked at after a batch, of each collection.
 const MAX_LOOKED_AT: usize = 50;
@@ -146,6 +142,7 @@ pub(in crate::store) async fn begin_one(
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         if is_postgres {
+            // Alone with the lock, the statement sees all links that others have not counted.
             sqlx::query(LOCK).execute(&mut *tx).await?;
         }
         sqlx::query(*sql).bind(target).bind(collection.id).execute(&mut *tx).await?;
