@@ -254,7 +254,10 @@ mod tests {
         assert!(texts(late.next().await)[0].contains("list#page"));
         watch.end(End::Error("NotFound", "gone"));
         assert!(matches!(early.next().await, Next::Error(_, "NotFound")));
-        assert!(matches!(watch.join().next().await, Next::Error(_, "NotFound")), "also who was about to join");
+        assert!(
+            matches!(watch.join().next().await, Next::Error(_, "NotFound")),
+            "also who was about to join"
+        );
         let next = watches.get(&key("1"), &Tenant::Instance).unwrap();
         assert!(!Arc::ptr_eq(&watch, &next), "who comes later is not told about the end of an earlier one");
         drop((watch, early, late));

@@ -71,7 +71,10 @@ impl EventScripts {
             events,
             db,
             runs: Semaphore::new(MAX_RUNS),
-            message_runs: FairPool::new("subscription_script_runs", Bounds::without_refusals(MAX_MESSAGE_RUNS)),
+            message_runs: FairPool::new(
+                "subscription_script_runs",
+                Bounds::without_refusals(MAX_MESSAGE_RUNS),
+            ),
             early: EarlyEvents::default(),
         }))
     }

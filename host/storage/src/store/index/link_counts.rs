@@ -44,7 +44,8 @@ fn has_many(record_refs: &str) -> String {
 }
 
 /// The condition that no record of the collection `$2` is still to be read again for its links.
-pub(in crate::store) const IS_COMPLETE: &str = "NOT EXISTS (SELECT 1 FROM unread_refs u WHERE u.collection_id = $2)";
+pub(in crate::store) const IS_COMPLETE: &str =
+    "NOT EXISTS (SELECT 1 FROM unread_refs u WHERE u.collection_id = $2)";
 
 /// Counts all links of a target, at each path and in all.
 static BEGIN: [PerPartition<String>; 2] = [

@@ -6,7 +6,8 @@
 
 use super::dialect::{datetime_parts, operator, pattern};
 use super::{
-    Accounts, By, Classes, Columns, InIndex, Keys, MISSING, Placeholder, Sql, Value, ValueType, columns, is_visible,
+    Accounts, By, Classes, Columns, InIndex, Keys, MISSING, Placeholder, Sql, Value, ValueType, columns,
+    is_visible,
 };
 use crate::query::PageSize;
 use crate::query::filter::{Op, Scalar};
