@@ -104,7 +104,7 @@ fn function_glue(resolve: &Resolve, interface: &str, function: &Function) -> Res
 impl Glue<'_> {
     /// Emits the head of a function. A gathered one goes on in `made_…` when its task is resumed; `number` is that of its call then.
     fn begin(&mut self, name: &str, what: &str, params: usize) {
-        self.body += &if self.is_gathered {
+        let head = if self.is_gathered {
             gathered::head(name, what, params)
         } else {
             format!(
@@ -112,6 +112,7 @@ impl Glue<'_> {
                  luaL_checkstack(L, 40, \"{what}\");\n  lua_settop(L, {params});\n"
             )
         };
+        self.body.push_str(&head);
     }
 
     fn call(
