@@ -79,7 +79,7 @@ fn function_glue(resolve: &Resolve, interface: &str, function: &Function) -> Res
             arguments.push(if glue.by_value(param.ty) { local } else { format!("&{local}") });
         }
     }
-
+    // A call that was made has used its arguments.
     writeln!(glue.body, "{}", if is_gathered { "  if (!number) {" } else { "  {" })?;
     for (i, param) in function.params.iter().enumerate() {
         let (index, local) = ((i + 1).to_string(), format!("a{i}"));
@@ -112,7 +112,7 @@ impl Glue<'_> {
                  luaL_checkstack(L, 40, \"{what}\");\n  lua_settop(L, {params});\n"
             )
         };
-        self.body += &head;
+        self.body.push_str(&head);
     }
 
     fn call(

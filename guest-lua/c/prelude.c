@@ -173,6 +173,20 @@ static void open_entries(lua_State *L) {
   lua_pop(L, 2);
 }
 
+/* Pushes the set of the names of globals, which are Lua's own before the prelude's files run. */
+static void push_own_globals(lua_State *L) {
+  lua_newtable(L);
+  lua_pushglobaltable(L);
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    lua_pop(L, 1);
+    lua_pushvalue(L, -1);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, -5);
+  }
+  lua_pop(L, 1);
+}
+
 /* Pushes the table of internals, the second argument of every prelude file. */
 static void push_internals(lua_State *L) {
   static const luaL_Reg internals[] = {
@@ -186,6 +200,8 @@ static void push_internals(lua_State *L) {
   lua_setfield(L, -2, "record_metatable");
   lua_getfield(L, LUA_REGISTRYINDEX, RECORD_SHOWN);
   lua_setfield(L, -2, "record_shown");
+  push_own_globals(L);
+  lua_setfield(L, -2, "own_globals");
 }
 
 /* on_start(hook): registers a function that is called with the run's context before the script starts. Available only

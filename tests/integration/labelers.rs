@@ -1,6 +1,7 @@
 //! Labels of labelers: which are accepted, where they appear, and what happens when a labeler or this server misbehaves.
 
 mod refused;
+mod rollouts;
 mod letters;
 mod many;
 mod own;

@@ -7,6 +7,7 @@ mod frozen;
 mod frozen_backfill;
 mod history;
 mod labelers;
+mod scripts;
 mod sessions;
 mod space_notices;
 mod stream;

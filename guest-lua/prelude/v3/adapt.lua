@@ -3,7 +3,8 @@ local _, internal = ...
 local entries, raise, null = internal.entries, internal.raise, internal.null
 local find, gsub, match, sub, upper = string.find, string.gsub, string.match, string.sub, string.upper
 local error, next, pcall, setmetatable, type = error, next, pcall, setmetatable, type
-local pack, unpack = table.pack, table.unpack
+local pack, unpack, concat = table.pack, table.unpack, table.concat
+local char, tointeger = string.char, math.tointeger
 
 local v3 = {}
 internal.v3 = v3
@@ -20,7 +21,10 @@ function v3.adapt(run, old, new)
     end
     local failure = results[2]
     if type(failure) == "table" and type(failure.code) == "string" then
-      failure.code = CODES[failure.code] or upper(gsub(failure.code, "-", "_"))
+      failure.code = CODES[failure.code] or upper((gsub(failure.code, "-", "_")))
+      if find(failure.message, ": invalid record", 1, true) then
+        failure.code = "INVALID_RECORD"
+      end
       -- After the position, if there is one: a trigger's name may contain `old`.
       local message = failure.message
       local _, position = find(message, ": " .. old, 1, true)
@@ -39,6 +43,36 @@ function v3.module(library, functions, olds)
     functions[name] = v3.adapt(run, olds and olds[name] or library .. "." .. name, library .. "." .. name)
   end
   return entries(functions)
+end
+
+-- The DID of the caller, whose repo a run writes to.
+local caller
+
+internal.on_start(function(context)
+  caller = context.caller
+end)
+
+function v3.caller(what)
+  if not caller then
+    raise(what .. ": this run has no caller", "no-session")
+  end
+  return caller
+end
+
+-- The bytes in a string, or in an array of numbers.
+function v3.bytes(value, what)
+  if type(value) ~= "table" then
+    return internal.text(value, what .. ": bytes")
+  end
+  local parts = {}
+  for i = 1, #value do
+    local byte = tointeger(value[i])
+    if not byte or byte < 0 or byte > 255 then
+      raise(what .. ": bytes: a string, or an array of numbers from 0 to 255 expected")
+    end
+    parts[i] = char(byte)
+  end
+  return concat(parts)
 end
 
 -- A function that is not there, with the reason.

@@ -1,9 +1,12 @@
 -- happyview.xrpc, .http, .atproto, .jobs, .linked_repos, .spaces, .blobs.
-local _, internal = ...
+local host, internal = ...
 local modules, raise, text, v3 = internal.modules, internal.raise, internal.text, internal.v3
 local xrpc, http, atproto, jobs, linked_repos = xrpc, http, atproto, jobs, linked_repos
 local procedure, decode = xrpc.procedure, internal.decode
+local download, blob_bytes = host.atproto.blob_download, host.atproto.blob_bytes
+local save, find_job, list_jobs = host.repo.save, host.jobs.get, host.jobs.list
 local spaces, entries = atproto.spaces, internal.entries
+local null, tointeger = internal.null, math.tointeger
 local next, pcall, setmetatable, type = next, pcall, setmetatable, type
 
 -- The body of an answer; an answer with another status than 200 is an error.
@@ -45,18 +48,56 @@ modules["happyview.atproto"] = function()
     functions[name] = atproto[name] or v3.missing("happyview-atproto." .. name, "it has no key for signatures")
     olds[name] = "atproto." .. name
   end
-  functions.blob_download = v3.missing("happyview-atproto.blob_download", "scripts have no bytes of blobs here; link to the blob instead")
+  -- The bytes of a blob of an account: { bytes, mime_type, size }.
+  function functions.blob_download(did, cid)
+    local what = "happyview-atproto.blob_download"
+    local blob = download(text(did, what .. ": did"), text(cid, what .. ": cid"))
+    return { bytes = blob_bytes(blob.handle), mime_type = blob.mime_type, size = blob.size }
+  end
+  olds.blob_download = "atproto.blob_download"
   return v3.module("happyview-atproto", functions, olds)
 end
 
+local LIST = { status = true, job_type = true, limit = true }
+
 modules["happyview.jobs"] = function()
-  local elsewhere = "operators see jobs in the dashboard"
+  local function found(id, own, what)
+    local job = find_job(text(id, what .. ": id"), own)
+    if job == null then
+      return nil
+    end
+    return job
+  end
   return v3.module("happyview-jobs", {
     create = jobs.create,
-    get = v3.missing("happyview-jobs.get", elsewhere),
-    get_any = v3.missing("happyview-jobs.get_any", elsewhere),
-    list_any = v3.missing("happyview-jobs.list_any", elsewhere),
-  }, { create = "jobs.create" })
+    -- A job of the caller, or nil.
+    get = function(id)
+      return found(id, true, "happyview-jobs.get")
+    end,
+    -- A job of any caller, or nil.
+    get_any = function(id)
+      return found(id, false, "happyview-jobs.get_any")
+    end,
+    -- The jobs of all callers, newest first: { status = {…}?, job_type?, limit? }.
+    list_any = function(options)
+      local what = "happyview-jobs.list_any"
+      if options == nil or options == null then
+        options = {}
+      end
+      internal.options(options, LIST, what)
+      local statuses, kind, limit = options.status or {}, options.job_type, options.limit
+      if type(statuses) ~= "table" then
+        raise(what .. ": status: table expected, got " .. type(statuses))
+      elseif kind ~= nil then
+        text(kind, what .. ": job_type")
+      end
+      limit = limit == nil and 50 or tointeger(limit)
+      if not limit or limit < 1 then
+        raise(what .. ": limit: positive integer expected")
+      end
+      return list_jobs(statuses, kind, limit < 200 and limit or 200)
+    end,
+  }, { create = "jobs.create", get_any = "jobs.get" })
 end
 
 modules["happyview.linked_repos"] = function()
@@ -69,7 +110,11 @@ modules["happyview.linked_repos"] = function()
       if not repo then
         raise("repo:" .. name .. ": no linked repo of this account", "not-linked")
       end
-      return repo[name](repo, ...)
+      local result = repo[name](repo, ...)
+      if name == "upload_blob" then
+        return result.blob
+      end
+      return result
     end, "repo:" .. name, "happyview-linked-repos." .. name)
   end
   local metatable = { __index = entries(methods), __name = "linked_repo", __metatable = false }
@@ -83,13 +128,11 @@ modules["happyview.linked_repos"] = function()
   })
 end
 
--- The methods of a space that change it, which scripts can't here.
-local SPACE_WRITES = {
-  "write_record", "put_record", "delete_record", "add_member", "set_member", "remove_member", "update", "delete", "create_invite",
-}
+-- The methods of a space that change the space itself, which scripts can't here.
+local SPACE_WRITES = { "add_member", "set_member", "remove_member", "update", "delete", "create_invite" }
 
 modules["happyview.spaces"] = function()
-  local library, elsewhere = "happyview-spaces", "call the methods of spaces, or save a record with a space"
+  local library, elsewhere = "happyview-spaces", "scripts read spaces and write records in them; clients call the methods of spaces"
   local subjects, methods = setmetatable({}, { __mode = "k" }), {}
   local function subject(object, name)
     local uri = subjects[object]
@@ -112,8 +155,40 @@ modules["happyview.spaces"] = function()
     options = options or {}
     return v3.page(spaces.query { space_uri = uri, collection = options.collection, limit = options.limit, cursor = options.cursor })
   end)
+  -- The address of a record of the caller in a space.
+  local function address(uri, fields, what)
+    return uri .. "/" .. v3.caller(what) .. "/" .. text(fields.collection, what .. ": collection") .. "/"
+      .. text(fields.rkey, what .. ": rkey")
+  end
+  -- The calls that write one record in the space, in the caller's repo.
+  local function write(name, run)
+    methods[name] = v3.adapt(function(object, fields)
+      local uri, what = subject(object, name), library .. "." .. name
+      if type(fields) ~= "table" then
+        raise(what .. ": table expected, got " .. type(fields))
+      end
+      local one = run(uri, fields, what)
+      one.space, one.collection, one.swap = uri, text(fields.collection, what .. ": collection"), fields.swap_cid
+      return save({ one }, true)[1]
+    end, "Record", library .. "." .. name)
+  end
+  write("write_record", function(_, fields, what)
+    return { rkey = fields.rkey, value = v3.record(fields.collection, fields.record, what) }
+  end)
+  write("put_record", function(uri, fields, what)
+    return { uri = address(uri, fields, what), value = v3.record(fields.collection, fields.record, what) }
+  end)
+  write("delete_record", function(uri, fields, what)
+    return { uri = address(uri, fields, what) }
+  end)
+  local delete = methods.delete_record
+  function methods.delete_record(object, fields)
+    delete(object, fields)
+    return true
+  end
   for _, name in next, SPACE_WRITES do
-    methods[name] = v3.missing(library .. "." .. name, elsewhere)
+    local what = library .. "." .. name
+    methods[name] = v3.adapt(v3.missing(what, elsewhere), what, what)
   end
   local metatable = { __index = entries(methods), __name = "space", __metatable = false }
   local functions = {

@@ -3,7 +3,8 @@ local _, internal = ...
 local modules, raise, null, arguments, v3 = internal.modules, internal.raise, internal.null, internal.arguments, internal.v3
 local query, get, count, search, backend = db.query, db.get, db.count, db.search, db.backend
 local links, raw = db.backlinks, db.raw
-local lower, upper, type = string.lower, string.upper, type
+local find, gsub, lower, upper, type = string.find, string.gsub, string.lower, string.upper, type
+local tointeger = math.tointeger
 
 -- The steps that set an option of the same name.
 local function option(name)
@@ -88,11 +89,94 @@ modules["happyview.backlinks"] = function()
   })
 end
 
+-- The views that scripts may read, by the names that these tables have in v3.
+local VIEWS = { records = true, record_refs = true, labels = true, lexicons = true }
+
+-- The statement with the names of the views.
+local function with_views(sql)
+  if type(sql) ~= "string" then
+    return sql
+  end
+  return (gsub(sql, "%f[%w_]happyview_([%w_]+)", function(name)
+    return VIEWS[name] and name or nil
+  end))
+end
+
+-- A name in a statement: of a table or a column.
+local function name_of(value, what)
+  if type(value) ~= "string" or not find(value, "^[%a_][%w_]*$") then
+    raise(what .. ": a name of letters, digits and _ expected")
+  end
+  return value
+end
+
+-- The rest of a statement over a table: from FROM on, with its parameters.
+local function selection(state)
+  local sql, params = " FROM " .. state.table, {}
+  for i = 1, #state.conditions do
+    local condition = state.conditions[i]
+    sql = sql .. (i == 1 and " WHERE " or " AND ") .. condition.field .. " " .. condition.op .. " $" .. i
+    params[i] = condition.value
+  end
+  return sql, params
+end
+
+-- The operators of `where` on tables. Only PostgreSQL tells LIKE from ILIKE.
+local function operator(op)
+  op = type(op) == "string" and lower(op)
+  if not OPERATORS[op] then
+    raise("happyview-sql.where: op must be one of =, !=, <, >, <=, >=, like, not like, ilike")
+  end
+  return upper(op == "ilike" and backend() == "sqlite" and "like" or op)
+end
+
 modules["happyview.sql"] = function()
   return v3.module("happyview-sql", {
     raw = function(sql, params)
-      return (raw(sql, params))
+      return (raw(with_views(sql), params))
     end,
-    from = v3.missing("happyview-sql.from", "write the statement for happyview-sql.raw"),
+    -- The rows of a table: a chain with where, sort and limit, which run and count end.
+    from = v3.chain("happyview-sql", function(name)
+      return { table = with_views(name_of(name, "happyview-sql.from: table")), conditions = {}, limit = 20 }
+    end, {
+      where = {
+        arguments = 3,
+        run = function(state, field, op, value)
+          if type(value) == "table" then
+            raise("happyview-sql.where: value: a text, a number or a boolean expected")
+          end
+          local conditions = state.conditions
+          field = name_of(field, "happyview-sql.where: field")
+          conditions[#conditions + 1] = { field = field, op = operator(op), value = value }
+        end,
+      },
+      sort = {
+        run = function(state, field, direction)
+          direction = direction == nil and "desc" or direction
+          if direction ~= "asc" and direction ~= "desc" then
+            raise("happyview-sql.sort: direction must be asc or desc")
+          end
+          state.order = " ORDER BY " .. name_of(field, "happyview-sql.sort: field") .. " " .. direction
+        end,
+      },
+      limit = {
+        run = function(state, value)
+          local limit = tointeger(value)
+          if not limit or limit < 1 then
+            raise("happyview-sql.limit: positive integer expected")
+          end
+          state.limit = limit < 100 and limit or 100
+        end,
+      },
+    }, {
+      run = function(state)
+        local rest, params = selection(state)
+        return (raw("SELECT *" .. rest .. (state.order or "") .. " LIMIT " .. state.limit, params))
+      end,
+      count = function(state)
+        local rest, params = selection(state)
+        return raw("SELECT count(*) AS n" .. rest, params)[1].n
+      end,
+    }, "db.raw"),
   }, { raw = "db.raw" })
 end

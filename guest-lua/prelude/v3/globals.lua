@@ -1,16 +1,14 @@
--- Removes the globals of v2 before a v3 script starts. `host/scripting/src/scripts/contract/globals.rs` names what v3 has instead.
+-- Removes the globals of v2 before a v3 script starts: all but Lua's own and `require`. `host/scripting/src/scripts/contract/globals.rs` names
+-- what v3 has instead.
 local _, internal = ...
-local globals = _G
-
-local REMOVED = {
-  "params", "caller_did", "delegate_did", "method", "collection", "space", "env", "job", "event", "input", "action", "uri", "did",
-  "rkey", "record", "src", "val", "neg", "cts", "exp", "log", "now", "TID", "json", "toarray", "db", "Record", "xrpc", "http", "atproto",
-  "jobs", "linked_repos", "labels", "moderation", "plugin", "view",
-}
+local globals, own = _G, internal.own_globals
+local next = next
 
 internal.on_v3(function()
-  for i = 1, #REMOVED do
-    globals[REMOVED[i]] = nil
+  for name in next, globals do
+    if not own[name] and name ~= "require" then
+      globals[name] = nil
+    end
   end
 end)
 

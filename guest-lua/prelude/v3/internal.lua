@@ -6,6 +6,7 @@ local micros, parse, from_micros = internal.time.micros, internal.time.parse, in
 local tid, to_micros, to_array = host.clock.tid, TID.toUnixMicroseconds, toarray
 local date, format = os.date, string.format
 local tointeger, tonumber, type = math.tointeger, tonumber, type
+local error, pcall = error, pcall
 
 -- The last millisecond of the year 9999.
 local LAST = 253402300799999
@@ -47,8 +48,14 @@ modules["internal.time"] = function()
       local at = milliseconds(ms, "internal.time.to_iso8601")
       return date("!%Y-%m-%dT%H:%M:%S", at // 1000) .. format(".%03dZ", at % 1000)
     end,
+    -- nil for a text that is no time.
     from_iso8601 = function(text)
-      return parse(text) // 1000
+      local ok, at = pcall(parse, text)
+      if ok then
+        return at // 1000
+      elseif type(text) ~= "string" then
+        error(at, 0)
+      end
     end,
   }
 end

@@ -2,6 +2,7 @@
 local host, internal = ...
 local modules, raise, null, text, v3 = internal.modules, internal.raise, internal.null, internal.text, internal.v3
 local save, save_local, delete_local, schema = host.repo.save, host.repo.save_local, host.repo.delete_local, host.repo.schema
+local validate_record, upload = host.repo.validate, host.atproto.blob_upload_bytes
 local stored_form, flag = internal.stored_form, internal.flag
 local get, new = db.get, Record.new
 local match, type = string.match, type
@@ -15,6 +16,8 @@ local function value_of(collection, fields, what)
   end
   return stored_form(new(collection, fields, { open = true }))
 end
+
+v3.record = value_of
 
 local function collection_of(uri, what)
   local collection = match(text(uri, what .. ": uri"), "^at://[^/]+/([^/]+)/[^/]+$")
@@ -43,15 +46,16 @@ function functions.create(collection, fields, options)
   return save({ { collection = collection, rkey = options.rkey, repo = options.repo, value = value } }, validate)[1]
 end
 
--- Replaces a record of the caller's repo. Returns { uri, cid }.
+-- Replaces a record of the caller's repo; with swap_cid only this version of it. Returns { uri, cid }.
 function functions.put(uri, fields, options)
   local what = "happyview-record.put"
   local validate = flag(options, "validate", PUT, what, true)
-  if options_of(options, PUT, what).swap_cid ~= nil then
-    raise(what .. ": swap_cid is not available on this server: leave it out")
+  local swap = options_of(options, PUT, what).swap_cid
+  if swap ~= nil then
+    text(swap, what .. ": swap_cid")
   end
   local collection = collection_of(uri, what)
-  return save({ { uri = uri, collection = collection, value = value_of(collection, fields, what) } }, validate)[1]
+  return save({ { uri = uri, collection = collection, swap = swap, value = value_of(collection, fields, what) } }, validate)[1]
 end
 
 function functions.delete(uri)
@@ -85,8 +89,20 @@ function functions.lexicon(collection)
   return { lexicon = 1, id = collection, defs = { main = { type = "record", key = known.key, record = known.record } } }
 end
 
+-- The record as it would be stored, if it matches its lexicon.
+function functions.validate(collection, fields)
+  local what = "happyview-record.validate"
+  local value = value_of(text(collection, what .. ": collection"), fields, what)
+  validate_record(collection, value)
+  return value
+end
+
+-- Uploads bytes, a string or an array of numbers, to the caller's PDS. Returns its reference to the blob.
+function functions.upload_blob(bytes, mime_type)
+  local what = "happyview-record.upload_blob"
+  return upload(v3.bytes(bytes, what), text(mime_type, what .. ": mime_type")).blob
+end
+
 modules["happyview.record"] = function()
-  functions.upload_blob = v3.missing("happyview-record.upload_blob", "scripts have no bytes of blobs here; a client uploads them to its PDS")
-  functions.validate = v3.missing("happyview-record.validate", "create and save_local compare a record with its lexicon")
-  return v3.module("happyview-record", functions, { load = "db.get" })
+  return v3.module("happyview-record", functions, { load = "db.get", upload_blob = "atproto.blob_upload" })
 end

@@ -25,7 +25,8 @@ crate::in_both_worlds!(
     public_clients_have_no_secret,
     bad_fields_are_400,
     scopes_are_separated_by_any_white_space,
-    the_metadata_of_the_instance_is_no_clients
+    the_metadata_of_the_instance_is_no_clients,
+    a_client_of_another_one_is_registered_with_its_parent
 );
 
 async fn calls_are_counted_by_method_and_the_bucket_is_shown(world: World) {
@@ -274,4 +275,33 @@ async fn the_metadata_of_the_instance_is_no_clients(world: World) {
     let create = "/xrpc/dev.service.createApiClient";
     let answer = device.request(server, Method::POST, create, Some(&body)).await;
     assert_eq!(answer.status, 409, "{}", answer.text);
+}
+
+async fn a_client_of_another_one_is_registered_with_its_parent(world: World) {
+    let server = &world.server;
+    let parent = server.admin(Method::POST, "/admin/api-clients", Some(&client(1))).await.body;
+    let child = |key: &Value, owner: &str| {
+        let mut body = client(2);
+        body["parent"] = json!({ "client_key": key, "owner_did": owner });
+        body
+    };
+    let wrong = [
+        (child(&parent["client_key"], "alice"), "parent: owner_did is not a DID"),
+        (
+            child(&json!("bvc_none"), ALICE),
+            "parent: client_key must be that of an application without a parent",
+        ),
+    ];
+    for (body, message) in wrong {
+        let answer = server.admin(Method::POST, "/admin/api-clients", Some(&body)).await;
+        assert_eq!((answer.status.as_u16(), answer.error()), (400, message));
+    }
+    let body = child(&parent["client_key"], ALICE);
+    let made = server.admin(Method::POST, "/admin/api-clients", Some(&body)).await.body;
+    let path = format!("/admin/api-clients?parent_id={}", parent["id"].as_str().unwrap());
+    let children = server.admin(Method::GET, &path, None).await.body;
+    assert_eq!((children.as_array().unwrap().len(), &children[0]["id"]), (1, &made["id"]), "{children}");
+    assert_eq!(children[0]["owner_did"], ALICE);
+    let grandchild = child(&made["client_key"], ALICE);
+    assert_eq!(server.admin(Method::POST, "/admin/api-clients", Some(&grandchild)).await.status, 400);
 }

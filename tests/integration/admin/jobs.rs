@@ -65,6 +65,7 @@ const WAITING: &str = "function handle() \
 crate::in_both_worlds!(
     a_job_runs_on_behalf_of_its_creator,
     an_operator_starts_a_job,
+    v3_scripts_read_jobs,
     a_job_acts_only_with_a_session_that_its_creator_proved,
     a_job_is_paused_resumed_and_cancelled,
     a_job_that_ignores_cancellation_is_cancelled_within_a_second,
@@ -380,4 +381,50 @@ async fn creating_an_invalid_job_is_an_error_in_the_script(world: World) {
         end return n end").await;
     let made = call(&world, &caller, "").await;
     assert!((100..=102).contains(&made.body.as_i64().unwrap_or_default()), "{}", made.text);
+}
+
+async fn v3_scripts_read_jobs(world: World) {
+    const READ: &str = "com.example.readJobs";
+    let (server, caller) = (&world.server, prepare(&world).await);
+    store(server, "job.run:sum", "function handle() job.progress({ n = 1 }) return { sum = 3 } end").await;
+    store(server, "job.run:fail", "function handle() error('no') end").await;
+    server.upload(query_lexicon(READ), None).await;
+    let source = "local jobs = require('happyview.jobs')
+        function handle(input, ctx)
+            return { own = jobs.get(input.id), any = jobs.get_any(input.id), none = jobs.get_any('x') == nil,
+                failed = jobs.list_any { status = { 'failed' } }, sums = jobs.list_any { job_type = 'sum' }, all = #jobs.list_any(),
+                bad = select(2, pcall(jobs.list_any, { status = { 'asleep' } })).message }
+        end";
+    server.bind(READ, source).await;
+    let id = create(&world, &caller, "type=sum").await;
+    until(server, &id, "completed").await;
+    let failed = create(&world, &caller, "type=fail").await;
+    until(server, &failed, "failed").await;
+    let audience = format!("did:web:127.0.0.1%3A{}", server.address.port());
+    let read = async |person: &Person| {
+        let token = format!("Bearer {}", person.token(&audience, json!({ "lxm": READ })));
+        let headers = [("x-client-key", server.client_key.as_str()), ("authorization", &token)];
+        server.request(Method::GET, &format!("/xrpc/{READ}?id={id}"), &headers, None).await
+    };
+    let own = read(&caller).await;
+    assert_eq!(own.status, 200, "{}", own.text);
+    let job = &own.body["own"];
+    assert_eq!(
+        (&job["id"], &job["job_type"], &job["status"]),
+        (&json!(id), &json!("sum"), &json!("completed"))
+    );
+    assert_eq!(
+        (&job["result"], &job["progress"], &job["created_by"]),
+        (&json!({ "sum": 3 }), &json!({ "n": 1 }), &json!(CALLER))
+    );
+    assert!(job["started_at"].is_string() && job.get("error").is_none(), "{job}");
+    assert_eq!((&own.body["any"], &own.body["none"], &own.body["all"]), (job, &json!(true), &json!(2)));
+    assert_eq!(
+        (&own.body["failed"][0]["id"], own.body["failed"].as_array().unwrap().len()),
+        (&json!(failed), 1)
+    );
+    assert_eq!((&own.body["sums"][0]["id"], own.body["sums"].as_array().unwrap().len()), (&json!(id), 1));
+    assert!(own.body["bad"].as_str().unwrap().contains("\"asleep\" is no status"), "{}", own.text);
+    let other = read(&world.plc.person(ALICE, Algorithm::Es256k)).await;
+    assert_eq!((other.body.get("own"), &other.body["any"]["id"]), (None, &json!(id)), "{}", other.text);
 }

@@ -33,6 +33,7 @@ mod script_recordings;
 mod script_reindex;
 mod script_revisions;
 mod script_rollouts;
+mod script_rollouts_of_events;
 mod script_setups;
 mod script_tools;
 mod scripts;

@@ -1,5 +1,6 @@
 //! `/admin/scripts/reindex`: record scripts run on stored records.
 
+use belvedere_standins::jetstream::{Frame, Place};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -10,6 +11,7 @@ crate::in_both_worlds!(
     a_script_decides_on_stored_records,
     what_was_chosen_is_reindexed,
     a_reindexing_goes_on_where_it_was_paused,
+    kills_leave_no_record_out,
     invalid_requests_are_refused
 );
 
@@ -171,4 +173,58 @@ async fn invalid_requests_are_refused(world: World) {
     bind(&world, "function handle() return true end").await;
     let request = json!({ "collection": NOTES, "did": "did:plc:\u{0}" });
     assert_eq!(world.server.admin(Method::POST, "/admin/scripts/reindex", Some(&request)).await.status, 400);
+}
+
+/// The server is killed in the middle, several times: the job goes on after each start.
+async fn kills_leave_no_record_out(world: World) {
+    const RECORDS: u64 = 300;
+    const KILLS: u64 = 3;
+    /// Records of a page, which run again after a kill.
+    const PAGE: u64 = 100;
+    let mut world = world.with_notes().await;
+    for n in 0..RECORDS {
+        let (rkey, record) = (format!("k{n:03}"), json!({ "$type": NOTES, "text": "x" }));
+        world.push(|at, rev| {
+            Frame::create(at, Place { did: ALICE, collection: NOTES, rkey: &rkey, rev }, &record)
+        });
+    }
+    world.server.eventually("the notes", async |server| server.records().await == RECORDS).await;
+    let setup = "function handle() db.raw('CREATE TABLE script_seen (rkey text)') end";
+    let script = json!({ "id": "setup:seen", "body": setup });
+    assert_eq!(world.server.admin(Method::POST, "/admin/scripts", Some(&script)).await.status, 201);
+    bind(
+        &world,
+        "local count = 'WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 5000) SELECT count(*) AS n FROM c'
+         function handle() db.raw(count) db.raw('INSERT INTO script_seen (rkey) VALUES ($1)', { rkey }) return true end",
+    )
+    .await;
+    let number = async |server: &Instance, sql: &str| {
+        let answer = server.admin(Method::POST, "/admin/sql", Some(&json!({ "sql": sql }))).await;
+        let rows = answer.body["rows"].to_string();
+        rows.trim_matches(|c: char| !c.is_ascii_digit())
+            .rsplit(|c: char| !c.is_ascii_digit())
+            .next()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    let distinct = "SELECT count(DISTINCT rkey) AS n FROM script_seen";
+    let id = start(&world.server, json!({ "collection": NOTES })).await;
+    for kill in 1..=KILLS {
+        let enough = kill * 60;
+        world
+            .server
+            .eventually("some records", async |server| number(server, distinct).await >= enough)
+            .await;
+        assert!(number(&world.server, distinct).await < RECORDS, "the job has not ended");
+        world.server.kill();
+        world.server.start_again().await;
+    }
+    let job = until(&world.server, &id, "completed").await;
+    assert_eq!(number(&world.server, distinct).await, RECORDS, "none is left out");
+    let runs = number(&world.server, "SELECT count(*) AS n FROM script_seen").await;
+    assert!(runs <= RECORDS + KILLS * PAGE, "{runs} runs: it goes on where it was");
+    assert_eq!(job["result"]["failed"], 0, "{job}");
+    let counted = job["result"]["records"].as_u64().unwrap();
+    assert_eq!(counted, RECORDS, "{job}");
 }

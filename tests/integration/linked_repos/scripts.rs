@@ -4,7 +4,8 @@ use super::*;
 
 crate::in_both_worlds!(
     invalid_records_are_refused_unless_the_script_opts_out,
-    scripts_write_within_the_grant
+    scripts_write_within_the_grant,
+    v3_scripts_write_within_the_grant
 );
 
 async fn invalid_records_are_refused_unless_the_script_opts_out(world: World) {
@@ -171,4 +172,35 @@ async fn scripts_write_within_the_grant(world: World) {
         let answer = run("return linked_repos.get('ALICE'):create_record({ collection = 'com.example.note', record = { text = 'x' } })").await;
         assert_eq!((answer.status.as_u16(), answer.error()), expected, "{}", answer.text);
     }
+}
+
+async fn v3_scripts_write_within_the_grant(world: World) {
+    let world = world.with_notes().await;
+    let pds = pds(&world).await;
+    let id = linked(&world, &pds, json!({ "scopes": SCOPES, "scripts": [TRIGGER] })).await;
+    world.server.upload(query_lexicon("com.example.use"), None).await;
+    let source = "local linked_repos = require('happyview.linked_repos')
+        local function failure(run, ...) local ok, e = pcall(run, ...) return ok and 'none' or e.code end
+        function handle(input, ctx)
+            local repo, other = linked_repos.get('ALICE'), linked_repos.get('BOB')
+            local note = { collection = 'com.example.note', rkey = 'k', record = { text = 'ours' } }
+            local made = repo:create_record(note)
+            note.swap_cid = made.cid
+            return { made = made, put = repo:put_record(note), size = repo:upload_blob('\\0\\255', 'image/png').size,
+                who = repo:call('com.atproto.server.getSession').did, all = linked_repos.list(),
+                gone = repo:delete_record({ collection = 'com.example.note', rkey = 'k' }), other = failure(other.create_record, other, note) }
+        end";
+    let source = source.replace("ALICE", ALICE).replace("BOB", BOB);
+    world.server.bind_to(TRIGGER, &source).await;
+    let done = world.server.xrpc("com.example.use").await;
+    assert_eq!(done.status, 200, "{}", done.text);
+    let body = &done.body;
+    let uri = json!(format!("at://{ALICE}/{NOTES}/k"));
+    assert_eq!((&body["made"]["uri"], &body["put"]["uri"]), (&uri, &uri), "{body}");
+    assert_eq!(
+        (&body["size"], &body["who"], &body["gone"]),
+        (&json!(2), &json!(ALICE), &json!(true)),
+        "{body}"
+    );
+    assert_eq!((&body["all"][0]["id"], &body["other"]), (&json!(id), &json!("NOT_LINKED")), "{body}");
 }

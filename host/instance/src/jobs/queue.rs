@@ -8,7 +8,8 @@ use tokio::sync::Notify;
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
 use belvedere_protocol::trigger::{InvalidTrigger, ScriptBindings, Trigger, TriggerKind};
-use belvedere_storage::store::jobs::{self, NewJob, PendingLimits};
+use belvedere_storage::store::jobs::{self, JobRow, NewJob, PendingLimits};
+use belvedere_storage::store::status::JobStatus;
 use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::http::Error;
@@ -158,6 +159,27 @@ impl JobQueue {
             self.wake();
         }
         Ok(is_queued)
+    }
+
+    /// A job of a script; `None` for another one, and if there is none.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn get(&self, id: &str) -> Result<Option<JobRow>, StoreError> {
+        Ok(jobs::get(&self.db, id).await?.filter(|job| !job.job_type.contains('/')))
+    }
+
+    /// The jobs of scripts with one of `statuses`, of a type if it is given, newest first. Without statuses, all of them count.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn list(
+        &self,
+        statuses: &[JobStatus],
+        kind: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<JobRow>, StoreError> {
+        jobs::list_of_scripts(&self.db, statuses, kind, limit).await
     }
 
     async fn add(&self, job: &NewJob<'_>) -> Result<(), CreateError> {

@@ -7,6 +7,9 @@ use serde::Deserialize;
 /// The script API without plugins.
 const BUILT_IN: &str = include_str!("../../../../guest-lua/belvedere.d.lua");
 
+/// The modules of v3, each from its line `---@meta NAME` on.
+const V3: &str = include_str!("../../../../guest-lua/v3.d.lua");
+
 /// Begins the part with the functions of plugins.
 const HEADING: &str = "\n-- The installed plugins ------------------------------------------------------\
                        ---------------------------------------\n";
@@ -49,6 +52,14 @@ pub fn text(plugins: &[PluginLibrary]) -> String {
         describe(&mut text, plugin);
     }
     text
+}
+
+/// The modules of v3 by name, with their annotations: each is a file for the Lua language server, which finds it by its first line.
+pub fn modules() -> Vec<(&'static str, &'static str)> {
+    let starts: Vec<usize> = V3.match_indices("---@meta ").map(|(at, _)| at).collect();
+    let ends = starts.iter().skip(1).copied().chain([V3.len()]);
+    let parts = starts.iter().zip(ends).map(|(start, end)| V3[*start..end].trim_end());
+    parts.filter_map(|part| Some((part.lines().next()?.strip_prefix("---@meta ")?, part))).collect()
 }
 
 /// Appends the functions of one plugin. All texts are the plugin's: none may become anything but a comment, a name or a

@@ -95,29 +95,6 @@ impl TriggerEvent<'_> {
     }
 }
 
-/// The globals that runs have besides those of the prelude, each in some kinds of runs.
-pub(super) const GLOBALS: [&str; 19] = [
-    "action",
-    "caller_did",
-    "collection",
-    "cts",
-    "delegate_did",
-    "did",
-    "env",
-    "exp",
-    "input",
-    "job",
-    "method",
-    "neg",
-    "params",
-    "record",
-    "rkey",
-    "space",
-    "src",
-    "uri",
-    "val",
-];
-
 impl Invocation<'_> {
     /// The JSON object whose fields become the run's globals. `space`: the value of the global of that name.
     pub(super) fn globals(&self, env: &Variables, space: Option<&Value>) -> Vec<u8> {
@@ -289,6 +266,7 @@ mod tests {
             let globals = all(event).globals(&Variables::default(), Some(&space));
             names.extend(serde_json::from_slice::<Map<String, Value>>(&globals).unwrap().keys().cloned());
         }
-        assert!(names.iter().eq(GLOBALS.iter()), "{names:?}");
+        let known = crate::scripts::contract::globals::OF_RUNS.map(|(name, _)| name);
+        assert!(names.iter().eq(known.iter()), "{names:?}");
     }
 }

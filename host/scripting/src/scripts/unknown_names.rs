@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::bindings::belvedere::script::types::UnknownName as Found;
-use super::invocation;
+use super::contract::globals::OF_RUNS;
 
 /// A global, or a field of a table such as `db`, that a source uses and nothing defines: it is nil when the script runs. The
 /// guest finds them in the bytecode, so comments, strings and local variables are no matter.
@@ -19,7 +19,7 @@ pub struct UnknownName {
 impl UnknownName {
     /// `known`: the names that the guest defines. Those that only some runs define are left out.
     pub(super) fn all(found: Vec<Found>, known: &[String]) -> Vec<Self> {
-        let found = found.into_iter().filter(|found| !invocation::GLOBALS.contains(&found.name.as_str()));
+        let found = found.into_iter().filter(|found| OF_RUNS.iter().all(|(name, _)| found.name != *name));
         found.map(|Found { name, line }| Self { meant: meant(&name, known), name, line }).collect()
     }
 }
@@ -36,7 +36,7 @@ impl fmt::Display for UnknownName {
 
 /// The known name that is nearest to another one, if every third letter at most differs.
 fn meant(name: &str, known: &[String]) -> Option<String> {
-    let globals = known.iter().map(String::as_str).chain(invocation::GLOBALS);
+    let globals = known.iter().map(String::as_str).chain(OF_RUNS.map(|(name, _)| name));
     let distances = globals.map(|known| (strsim::osa_distance(name, known), known));
     let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
     (distance <= name.chars().count() / 3).then(|| nearest.to_owned())

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-use super::secrets::ADMIN_KEY_PREFIX;
+use super::secrets::is_admin_key;
 
 /// The credential that a caller presents. Each surface decides which of these it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +39,7 @@ impl<'a> Credential<'a> {
         let token = token.trim();
         match scheme {
             _ if token.is_empty() => Self::Unknown,
-            s if s.eq_ignore_ascii_case("bearer") && token.starts_with(ADMIN_KEY_PREFIX) => {
-                Self::AdminKey(token)
-            }
+            s if s.eq_ignore_ascii_case("bearer") && is_admin_key(token) => Self::AdminKey(token),
             s if s.eq_ignore_ascii_case("bearer") => Self::Bearer(token),
             s if s.eq_ignore_ascii_case("dpop") => Self::Dpop(token),
             s if s.eq_ignore_ascii_case("atproto-space") => Self::Space(token),
@@ -64,6 +62,7 @@ mod tests {
             Credential::of(Box::leak(Box::new(headers)))
         };
         assert_eq!(of("Bearer bva_00"), Credential::AdminKey("bva_00"));
+        assert_eq!(of("Bearer hv_00"), Credential::AdminKey("hv_00"));
         assert_eq!(of("bearer  a.b.c"), Credential::Bearer("a.b.c"));
         assert_eq!(of("DPoP tok"), Credential::Dpop("tok"));
         assert_eq!(of("Atproto-Space tok"), Credential::Space("tok"));

@@ -11,6 +11,8 @@ pub const CLIENT_KEY_PREFIX: &str = "bvc_";
 pub const CLIENT_SECRET_PREFIX: &str = "bvs_";
 /// Admin API keys.
 pub const ADMIN_KEY_PREFIX: &str = "bva_";
+/// Admin API keys of HappyView instances, which users bring along.
+const FOREIGN_ADMIN_KEY_PREFIX: &str = "hv_";
 
 /// Ids of provisioned DPoP keys. Not a secret: useless without the client's credentials.
 pub const PROVISION_PREFIX: &str = "bvp_";
@@ -19,14 +21,23 @@ pub const PROVISION_PREFIX: &str = "bvp_";
 const KEY_BYTES: usize = 16;
 /// Random bytes in a client secret.
 const SECRET_BYTES: usize = 32;
-/// Length of the part of an admin key that is stored in clear, so that its owner recognises it in a list: prefix and 8
-/// digits.
-const PREFIX_LENGTH: usize = ADMIN_KEY_PREFIX.len() + 8;
+/// Digits of an admin key that are stored in clear after its prefix, so that its owner recognises it in a list.
+const SHOWN_DIGITS: usize = 8;
 
 /// The stored form of a secret: SHA-256 of the whole text as lowercase hex. The secrets are random, so neither salt nor
 /// a slow hash is needed.
 pub fn hash(secret: &str) -> String {
     hex::encode(Sha256::digest(secret.as_bytes()))
+}
+
+/// Whether a bearer token is an admin API key, or the beginning of one that lists show.
+pub fn is_admin_key(token: &str) -> bool {
+    [ADMIN_KEY_PREFIX, FOREIGN_ADMIN_KEY_PREFIX].iter().any(|prefix| token.starts_with(prefix))
+}
+
+/// Whether a text is a stored form of a secret, as [`hash`] makes it.
+pub fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// A new provision id.
@@ -44,7 +55,7 @@ impl AdminKey {
 
     /// The beginning, which lists show.
     pub fn prefix(&self) -> &str {
-        &self.0[..PREFIX_LENGTH]
+        &self.0[..ADMIN_KEY_PREFIX.len() + SHOWN_DIGITS]
     }
 
     /// The hash that is stored.
@@ -131,6 +142,16 @@ mod tests {
         assert_eq!(client.secret_hash().unwrap(), hash(secret));
         assert!(!format!("{client:?}").contains(secret));
         assert!(ClientCredentials::public(&random).reveal_secret().is_none());
+    }
+
+    #[test]
+    fn keys_of_admins_begin_with_a_known_prefix() {
+        assert!(is_admin_key("bva_00112233") && is_admin_key("hv_00112233"));
+        for other in ["bvc_00112233", "hvc_00112233", "a.b.c", ""] {
+            assert!(!is_admin_key(other), "{other}");
+        }
+        assert!(is_hash(&hash("abc")));
+        assert!(!is_hash("abc") && !is_hash(&hash("abc").to_uppercase()));
     }
 
     #[test]

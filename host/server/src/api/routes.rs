@@ -310,6 +310,8 @@ fn always() -> RouteTable {
         Route::admin(GET, "/admin/users/{id}", P::UsersRead, admin::users::get),
         Route::admin(DELETE, "/admin/users/{id}", P::UsersDelete, admin::users::delete),
         Route::admin(PATCH, "/admin/users/{id}/permissions", P::UsersUpdate, admin::users::permissions),
+        Route::admin(GET, "/admin/users/{id}/api-keys", [P::UsersRead, P::ApiKeysRead], admin::users::api_keys::list),
+        Route::admin(POST, "/admin/users/{id}/api-keys", [P::UsersUpdate, P::ApiKeysCreate], admin::users::api_keys::create),
         Route::admin(GET, "/admin/users/{id}/sessions", P::UsersUpdate, admin::users::sessions::list),
         Route::admin(DELETE, "/admin/users/{id}/sessions", P::UsersUpdate, admin::users::sessions::delete_all),
         Route::admin(DELETE, "/admin/users/{id}/sessions/{session_id}", P::UsersUpdate, admin::users::sessions::delete),

@@ -48,6 +48,14 @@ impl ForeignDb {
         Ok(Self::Sqlite(Box::new(connection)))
     }
 
+    /// Whether there is such a table.
+    ///
+    /// # Errors
+    /// When it can't be read.
+    pub async fn has(&mut self, table: &str) -> Result<bool, StoreError> {
+        Ok(!self.columns(table).await?.is_empty())
+    }
+
     /// The rows of a table with those of the columns that it has; none if there is no such table.
     ///
     /// # Errors
@@ -91,7 +99,7 @@ impl ForeignDb {
     /// # Errors
     /// When it can't be read.
     pub async fn count(&mut self, table: &str) -> Result<u64, StoreError> {
-        if self.columns(table).await?.is_empty() {
+        if !self.has(table).await? {
             return Ok(0);
         }
         let sql = AssertSqlSafe(format!("SELECT count(*) FROM {}", quoted(table)));

@@ -158,6 +158,24 @@ pub async fn list(
     })?)
 }
 
+/// The jobs of scripts, whose types have no slash, newest first: those with one of `statuses`, or with any, and of a type if it is
+/// given.
+pub async fn list_of_scripts(
+    db: &Db,
+    statuses: &[JobStatus],
+    job_type: Option<&str>,
+    limit: u32,
+) -> Result<Vec<JobRow>, StoreError> {
+    let listed = JobStatus::sql_list(|status| statuses.is_empty() || statuses.contains(&status));
+    let sql = format!(
+        "SELECT {COLUMNS} FROM jobs WHERE status IN {listed} AND job_type NOT LIKE '%/%' \
+             AND (CAST($1 AS TEXT) IS NULL OR job_type = $1) ORDER BY created_at DESC, id DESC LIMIT $2"
+    );
+    Ok(on!(db, reader, |pool| {
+        sqlx::query_as(AssertSqlSafe(sql)).bind(job_type).bind(i64::from(limit)).fetch_all(pool).await
+    })?)
+}
+
 /// A worker that claims a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Worker<'a> {

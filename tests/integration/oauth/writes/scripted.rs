@@ -4,6 +4,7 @@ use super::*;
 
 crate::in_both_worlds!(
     a_script_writes_with_the_session_of_its_caller,
+    a_v3_script_writes_checks_and_replaces_records,
     a_scripted_procedure_fails_as_a_built_in_one,
     a_scripted_procedure_asks_for_a_session_as_a_built_in_one
 );
@@ -119,4 +120,69 @@ async fn a_scripted_procedure_asks_for_a_session_as_a_built_in_one(world: World)
         .await;
     let answer = server.xrpc("com.example.asks").await;
     assert_eq!((answer.status.as_u16(), answer.error()), (500, "script execution failed"));
+}
+
+async fn a_v3_script_writes_checks_and_replaces_records(world: World) {
+    let world = world.with_notes().await;
+    upload(&world, PUT, "upsert").await;
+    let source = r#"
+        local db, record = require("happyview.db"), require("happyview.record")
+
+        local function failure(run, ...)
+          local ok, e = pcall(run, ...)
+          return ok and "none" or e.code .. " " .. e.message
+        end
+
+        function handle(input, ctx)
+          local made = record.create(ctx.collection, { text = input.text }, { rkey = "3jui7kd54zh2y" })
+          local first = db.get(made.uri)
+          local put = record.put(made.uri, { text = "second" }, { swap_cid = made.cid })
+          local second = record.load(made.uri).record.text
+          local blob = record.upload_blob({ 0, 255 }, "image/png")
+          local here = record.save_local(ctx.collection, "3jui7kd54zh2z", { text = "here" })
+          local there, gone = record.load(here.uri), record.delete_local(here.uri)
+          return {
+            made = made, first = first, put = put, second = second, blob = blob, deleted = record.delete(made.uri),
+            after = record.load(made.uri) == nil, here = there.record.text, cid = there.cid == nil, gone = gone,
+            valid = record.validate(ctx.collection, { text = "x" }), key = record.lexicon(ctx.collection).defs.main.key,
+            invalid = failure(record.validate, ctx.collection, { text = 7 }),
+            refused = failure(record.create, ctx.collection, { text = 7 }),
+            other = failure(record.put, "at://did:plc:bobbobbobbobbobbobbobbob/com.example.note/1", { text = "x" }),
+          }
+        end"#;
+    world.server.bind_to(&format!("xrpc.procedure:{PUT}"), source).await;
+    let pds = pds(&world, &[ALICE]).await;
+    let app = App::confidential(&world.server, "one").await;
+    let device = app.device(&world.server, &pds, ALICE, json!({})).await;
+    let done = call(&world, &device, PUT, json!({ "text": "first" })).await;
+    assert_eq!(done.status, 200, "{}", done.text);
+    let body = &done.body;
+    let uri = format!("at://{ALICE}/{NOTES}/3jui7kd54zh2y");
+    assert_eq!((&body["made"]["uri"], &body["put"]["uri"]), (&json!(uri), &json!(uri)), "{body}");
+    assert_eq!(
+        (&body["first"]["record"]["text"], &body["first"]["cid"]),
+        (&json!("first"), &body["made"]["cid"])
+    );
+    let sent: Value =
+        serde_json::from_slice(&pds.requests("/xrpc/com.atproto.repo.putRecord")[0].body).unwrap();
+    assert_eq!(
+        (&sent["swapRecord"], &sent["record"]["$type"]),
+        (&body["made"]["cid"], &json!(NOTES)),
+        "{sent}"
+    );
+    assert_eq!(
+        (&body["second"], &body["blob"]["size"], &body["blob"]["$type"]),
+        (&json!("second"), &json!(2), &json!("blob"))
+    );
+    for field in ["deleted", "after", "cid", "gone"] {
+        assert_eq!(body[field], true, "{field}: {body}");
+    }
+    assert_eq!((&body["here"], &body["valid"]), (&json!("here"), &json!({ "$type": NOTES, "text": "x" })));
+    assert!(body["key"].is_string(), "{body}");
+    for (field, start) in
+        [("invalid", "INVALID_RECORD "), ("refused", "INVALID_RECORD "), ("other", "FORBIDDEN ")]
+    {
+        assert!(body[field].as_str().unwrap().starts_with(start), "{field}: {body}");
+    }
+    assert_eq!(pds.requests("/xrpc/com.atproto.repo.createRecord").len(), 1, "what is invalid is not sent");
 }

@@ -1,6 +1,6 @@
 //! The arguments of a v3 script's `handle(input, ctx)`.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::scripts::Variables;
 use crate::scripts::invocation::{Invocation, TriggerEvent, field, render_params, text};
@@ -46,8 +46,18 @@ impl Invocation<'_> {
         }
         if let Some(space) = space {
             field(&mut out, "space");
+            let names = [
+                ("uri", "space"),
+                ("id", "space_id"),
+                ("did", "did"),
+                ("authority_did", "authority_did"),
+                ("spaceType", "type_nsid"),
+                ("skey", "skey"),
+            ];
+            let space: Map<String, Value> =
+                names.into_iter().map(|(name, v2)| (name.to_owned(), space[v2].clone())).collect();
             // Writing to a Vec can't fail.
-            let _ = serde_json::to_writer(&mut out, space);
+            let _ = serde_json::to_writer(&mut out, &space);
         }
         if let Some((id, _)) = self.job {
             field(&mut out, "job");

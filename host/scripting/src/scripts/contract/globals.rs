@@ -5,28 +5,32 @@ use std::collections::HashSet;
 use super::tokens::{Tokens, parameters};
 use crate::scripts::{FailureKind, ScriptFailure};
 
-/// Each global of v2, and what v3 has instead. `guest-lua/prelude/v3/globals.lua` removes them.
-pub(in crate::scripts) const REMOVED: [(&str, &str); 36] = [
-    ("params", "input in a query, ctx.params in a procedure"),
-    ("caller_did", "ctx.caller_did"),
-    ("delegate_did", "ctx.delegate_did"),
-    ("method", "ctx.method"),
-    ("collection", "ctx.collection, or input.collection of a record event"),
-    ("space", "ctx.space"),
-    ("env", "ctx.env"),
-    ("job", "ctx.job, and input for the job's input"),
-    ("event", "input"),
-    ("input", "the first parameter of handle(input, ctx)"),
+/// The globals of v2 that runs have, each in some kinds of runs, and what v3 has instead. Sorted.
+pub(in crate::scripts) const OF_RUNS: [(&str, &str); 19] = [
     ("action", "input.action"),
-    ("uri", "input.uri"),
-    ("did", "input.did"),
-    ("rkey", "input.rkey"),
-    ("record", "input.record"),
-    ("src", "input.src"),
-    ("val", "input.val"),
-    ("neg", "input.neg"),
+    ("caller_did", "ctx.caller_did"),
+    ("collection", "ctx.collection, or input.collection of a record event"),
     ("cts", "input.cts"),
+    ("delegate_did", "ctx.delegate_did"),
+    ("did", "input.did"),
+    ("env", "ctx.env"),
     ("exp", "input.exp"),
+    ("input", "the first parameter of handle(input, ctx)"),
+    ("job", "ctx.job, and input for the job's input"),
+    ("method", "ctx.method"),
+    ("neg", "input.neg"),
+    ("params", "input in a query, ctx.params in a procedure"),
+    ("record", "input.record"),
+    ("rkey", "input.rkey"),
+    ("space", "ctx.space"),
+    ("src", "input.src"),
+    ("uri", "input.uri"),
+    ("val", "input.val"),
+];
+
+/// The globals of v2 that the guest defines, and what v3 has instead.
+const OF_GUEST: [(&str, &str); 17] = [
+    ("event", "input"),
     ("log", "info of require(\"internal.logging\")"),
     ("now", "require(\"internal.time\")"),
     ("TID", "require(\"internal.tids\")"),
@@ -45,13 +49,18 @@ pub(in crate::scripts) const REMOVED: [(&str, &str); 36] = [
     ("view", "require(\"belvedere.view\")"),
 ];
 
+/// The globals of v2 that a v3 script does not have: the guest removes all that are not Lua's own.
+pub(in crate::scripts) fn removed() -> impl Iterator<Item = (&'static str, &'static str)> {
+    OF_RUNS.into_iter().chain(OF_GUEST)
+}
+
 /// Refuses the source of a v3 script that uses a global of v2 which it does not declare itself. `script` is its id.
 ///
 /// # Errors
 /// The line of the first, and what v3 has instead.
 pub(in crate::scripts) fn check_globals(script: &str, source: &str) -> Result<(), ScriptFailure> {
     let Some((name, line)) = removed_global(source) else { return Ok(()) };
-    let instead = REMOVED.iter().find(|(removed, _)| *removed == name).map_or("", |(_, instead)| instead);
+    let instead = removed().find(|(removed, _)| *removed == name).map_or("", |(_, instead)| instead);
     let message = format!("{script}:{line}: {name} is no global of a v3 script: use {instead}");
     Err(ScriptFailure { line: Some(line), ..ScriptFailure::new(FailureKind::Syntax, message) })
 }
@@ -65,7 +74,7 @@ fn removed_global(source: &str) -> Option<(&str, u32)> {
         let after = tokens.get(at + 1).map_or("", |(after, _)| *after);
         // A field, or a name in a table.
         let is_field = matches!(before, "." | ":" | "goto") || after == "=";
-        !is_field && REMOVED.iter().any(|(name, _)| name == token) && !own.contains(token)
+        !is_field && removed().any(|(name, _)| name == *token) && !own.contains(token)
     });
     found.map(|(_, (name, at))| (*name, 1 + source[..*at].matches('\n').count() as u32))
 }

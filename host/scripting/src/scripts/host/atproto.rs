@@ -22,6 +22,9 @@ use belvedere_protocol::atproto::{Cid, Did, Nsid};
 use belvedere_wasm::sandbox::ResultMemory;
 use belvedere_web::net::Limits;
 
+/// The name in errors of the functions that upload a blob.
+const UPLOAD: &str = "atproto.blob_upload";
+
 impl Host for RunState {
     async fn resolve_service_endpoint(&mut self, did: String) -> Result<Option<String>, Refusal> {
         let function = "atproto.resolve_service_endpoint";
@@ -85,36 +88,24 @@ impl Host for RunState {
         Ok(downloaded?)
     }
 
+    async fn blob_bytes(&mut self, handle: u32) -> Result<Vec<u8>, Refusal> {
+        let function = "atproto.blob_download";
+        let blob = self.blobs.get(handle).ok_or_else(|| no_blob(function, handle))?;
+        if blob.bytes.len() > limits::HTTP_BODY_BYTES {
+            return Err(fault::limit("the blob is too large to be read", limits::HTTP_BODY_BYTES).into());
+        }
+        self.count_call()?;
+        self.count_rows(0, blob.bytes.len())?;
+        Ok(blob.bytes.into())
+    }
+
+    async fn blob_upload_bytes(&mut self, bytes: Vec<u8>, mime_type: String) -> Result<Vec<u8>, Refusal> {
+        upload(self, bytes.into(), &mime_type).await
+    }
+
     async fn blob_upload(&mut self, handle: u32, mime_type: String) -> Result<Vec<u8>, Refusal> {
-        let function = "atproto.blob_upload";
-        let repos = self.service(function, |services| services.repos.clone())?;
-        let Some(blob) = self.blobs.get(handle) else {
-            return Err(
-                fault::new(FaultCode::BadInput, format!("{function}: there is no blob {handle}")).into()
-            );
-        };
-        if let Some(dry_run) = self.dry_run() {
-            return Err(report::refusal(dry_run, function).into());
-        }
-        let session = self.session(function)?;
-        if http::HeaderValue::try_from(&mime_type).is_err() {
-            let message = format!("{function}: {mime_type:?} is not a content type");
-            return Err(fault::new(FaultCode::BadInput, message).into());
-        }
-        self.outbound.count(1)?;
-        let tenant = self.tenant().clone();
-        let agent = repos.agent(&session, &tenant).within(self.outbound.time_left()?);
-        let started = Instant::now();
-        let answer = agent.upload_blob(blob.bytes, &mime_type).await;
-        self.outbound.charge(0, started.elapsed());
-        match answer {
-            Ok(body) if serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_ok() => Ok(body.into()),
-            Ok(_) => {
-                let message = format!("{function}: the PDS's answer is not JSON");
-                Err(fault::new(FaultCode::Upstream, message).into())
-            }
-            Err(error) => Err(repo::pds_fault(self, function, error).into()),
-        }
+        let blob = self.blobs.get(handle).ok_or_else(|| no_blob(UPLOAD, handle))?;
+        upload(self, blob.bytes, &mime_type).await
     }
 
     async fn sign(&mut self, record: Vec<u8>) -> Result<Vec<u8>, Refusal> {
@@ -173,6 +164,37 @@ impl Host for RunState {
         let method = Nsid::try_from(method.as_str()).map_err(|_| bad("method is not an NSID"))?;
         let token = identity.sign_token(&audience, &method, &random, now);
         Ok(token.map_err(|error| fault::forbidden(format!("{function}: {error}")))?)
+    }
+}
+
+fn no_blob(function: &str, handle: u32) -> Fault {
+    fault::new(FaultCode::BadInput, format!("{function}: there is no blob {handle}"))
+}
+
+/// Uploads bytes to the caller's PDS. Returns the PDS's response.
+async fn upload(state: &mut RunState, bytes: Bytes, mime_type: &str) -> Result<Vec<u8>, Refusal> {
+    let repos = state.service(UPLOAD, |services| services.repos.clone())?;
+    if let Some(dry_run) = state.dry_run() {
+        return Err(report::refusal(dry_run, UPLOAD).into());
+    }
+    let session = state.session(UPLOAD)?;
+    if http::HeaderValue::try_from(mime_type).is_err() {
+        let message = format!("{UPLOAD}: {mime_type:?} is not a content type");
+        return Err(fault::new(FaultCode::BadInput, message).into());
+    }
+    state.outbound.count(1)?;
+    let tenant = state.tenant().clone();
+    let agent = repos.agent(&session, &tenant).within(state.outbound.time_left()?);
+    let started = Instant::now();
+    let answer = agent.upload_blob(bytes, mime_type).await;
+    state.outbound.charge(0, started.elapsed());
+    match answer {
+        Ok(body) if serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_ok() => Ok(body.into()),
+        Ok(_) => {
+            let message = format!("{UPLOAD}: the PDS's answer is not JSON");
+            Err(fault::new(FaultCode::Upstream, message).into())
+        }
+        Err(error) => Err(repo::pds_fault(state, UPLOAD, error).into()),
     }
 }
 

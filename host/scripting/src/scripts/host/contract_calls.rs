@@ -204,6 +204,8 @@ calls! { db {
 
 calls! { jobs {} {
     fn create(kind: String, input: Vec<u8>, auth: bool) -> String;
+    fn get(id: String, own: bool) -> Vec<u8>;
+    fn list(statuses: Vec<String>, kind: Option<String>, limit: u32) -> Vec<u8>;
     fn progress(value: Vec<u8>) -> ();
     fn should_stop() -> bool;
     fn wait(seconds: f64) -> ();
@@ -217,6 +219,8 @@ calls! { atproto {
 } {
     fn issue_label(uri: String, val: String, cid: String, expires: String, negate: bool) -> bool;
     fn blob_download(did: String, cid: String) -> atproto::Blob;
+    fn blob_bytes(handle: u32) -> Vec<u8>;
+    fn blob_upload_bytes(bytes: Vec<u8>, mime_type: String) -> Vec<u8>;
     fn blob_upload(handle: u32, mime_type: String) -> Vec<u8>;
     fn sign(record: Vec<u8>) -> Vec<u8>;
     fn verify_signature(record: Vec<u8>, signature: Vec<u8>, repo_did: String) -> bool;
@@ -291,6 +295,7 @@ calls! { repo {
     fn schema(collection: String) -> Vec<u8>;
     fn save(writes: Vec<repo::Write>, validate: bool) -> Vec<repo::Written>;
     fn save_local(write: repo::Write, validate: bool) -> repo::Written;
+    fn validate(collection: String, value: Vec<u8>) -> ();
     fn log_left_out(collection: String, fields: Vec<String>) -> ();
     fn delete_local(uri: String, repo: Option<String>) -> bool;
 } }

@@ -1,14 +1,21 @@
 //! `jobs`: creates background jobs, and implements `job.*` for the job that is running.
 
+use serde_json::{Value, json};
+
 use super::state::RunState;
 use super::{Refusal, fault, report};
 use crate::scripts::bindings::belvedere::script::jobs::Host;
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::dry_run::{DryRun, DryWrite};
 use belvedere_instance::jobs::{CreateError, RunningJob};
+use belvedere_storage::store::jobs::JobRow;
+use belvedere_storage::store::status::JobStatus;
 
 /// Bytes of the argument of `job.progress`.
 const PROGRESS_BYTES: usize = 16 << 10;
+
+/// Jobs that one call lists.
+const MAX_LISTED: u32 = 200;
 
 impl Host for RunState {
     async fn create(&mut self, kind: String, input: Vec<u8>, auth: bool) -> Result<String, Refusal> {
@@ -50,6 +57,36 @@ impl Host for RunState {
         })?)
     }
 
+    async fn get(&mut self, id: String, own: bool) -> Result<Vec<u8>, Refusal> {
+        const FUNCTION: &str = "jobs.get";
+        let queue = self.service(FUNCTION, |services| services.jobs.clone())?;
+        let caller = self.info.caller.did.clone();
+        let found = queue.get(&id).await.map_err(|error| fault::database(FUNCTION, &error))?;
+        let is_shown = |job: &JobRow| !own || caller.is_some_and(|caller| caller.as_str() == job.created_by);
+        let found = found.filter(is_shown).map_or(Value::Null, |job| shown(&job));
+        Ok(read(self, 1, &found)?)
+    }
+
+    async fn list(
+        &mut self,
+        statuses: Vec<String>,
+        kind: Option<String>,
+        limit: u32,
+    ) -> Result<Vec<u8>, Refusal> {
+        const FUNCTION: &str = "jobs.list_any";
+        let queue = self.service(FUNCTION, |services| services.jobs.clone())?;
+        let parse = |name: &String| {
+            let unknown = |_| fault::new(FaultCode::BadInput, format!("{FUNCTION}: {name:?} is no status"));
+            name.parse::<JobStatus>().map_err(unknown)
+        };
+        let statuses = statuses.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let limit = limit.clamp(1, MAX_LISTED);
+        let jobs = queue.list(&statuses, kind.as_deref(), limit).await;
+        let jobs = jobs.map_err(|error| fault::database(FUNCTION, &error))?;
+        let list = Value::Array(jobs.iter().map(shown).collect());
+        Ok(read(self, jobs.len(), &list)?)
+    }
+
     async fn progress(&mut self, value: Vec<u8>) -> Result<(), Refusal> {
         const FUNCTION: &str = "job.progress";
         if value.len() > PROGRESS_BYTES {
@@ -82,6 +119,33 @@ impl Host for RunState {
         let job = self.job(FUNCTION)?;
         Ok(job.wait(seconds).await.map_err(|error| fault::database(FUNCTION, &error))?)
     }
+}
+
+/// A job as scripts see it. Fields without a value are absent.
+fn shown(job: &JobRow) -> Value {
+    let json = |text: &str| serde_json::from_str(text).unwrap_or(Value::Null);
+    let mut shown = json!({
+        "id": job.id, "job_type": job.job_type, "status": job.status.as_str(), "input": json(&job.input),
+        "progress": json(&job.progress), "created_by": job.created_by, "created_at": job.created_at,
+    });
+    for (name, value) in [
+        ("result", job.result.as_deref().map(json)),
+        ("error", job.error.as_deref().map(Value::from)),
+        ("started_at", job.started_at.map(|at| json!(at))),
+        ("completed_at", job.completed_at.map(|at| json!(at))),
+    ] {
+        if let Some(value) = value {
+            shown[name] = value;
+        }
+    }
+    shown
+}
+
+/// The text of what a script reads, which counts like rows of the index.
+fn read(state: &mut RunState, rows: usize, value: &Value) -> Result<Vec<u8>, Fault> {
+    let text = value.to_string();
+    state.count_rows(rows, text.len())?;
+    Ok(text.into_bytes())
 }
 
 impl RunState {

@@ -137,6 +137,15 @@ impl Host for RunState {
         Ok(Written { uri: Some(uri.to_string()), cid: None })
     }
 
+    async fn validate(&mut self, collection: String, value: Vec<u8>) -> Result<(), Refusal> {
+        let repos = repos(self)?;
+        let collection = parse_collection(&collection)?;
+        let value = with_arrays(self, collection.as_str(), value);
+        let write = pds::Write { collection, rkey: None, action: WriteAction::Create(value), swap: None };
+        let checked = repos.check_writes(&[write], Validation::Lexicon);
+        Ok(checked.map_err(|invalid| invalid_fault(self, "Record", invalid))?)
+    }
+
     /// Writes the line for the operator. It does not count as one of the script's own.
     async fn log_left_out(&mut self, collection: String, fields: Vec<String>) -> Result<(), Refusal> {
         self.count_call()?;
@@ -251,7 +260,7 @@ fn check(
         (Some(_), None) => WriteAction::Delete,
         (None, None) => return Err(bad("Record: a record that is not saved can't be deleted")),
     };
-    Ok((target, pds::Write { collection, rkey, action, swap: None }))
+    Ok((target, pds::Write { collection, rkey, action, swap: write.swap }))
 }
 
 /// The space that all writes of a commit go to; `None` for those to a repo.

@@ -11,8 +11,8 @@ use crate::scripts::bindings::belvedere::script::repo::{Loaded, Written};
 use crate::scripts::bindings::belvedere::script::types::Fault;
 use belvedere_instance::pds::{self, WriteAction};
 use belvedere_instance::spaces::{RecordWrite, SpaceError, WriteKind, WriteRequest, WrittenRecord};
-use belvedere_protocol::atproto::Did;
 use belvedere_protocol::atproto::record::MAX_RECORD_BYTES;
+use belvedere_protocol::atproto::{Cid, Did};
 use belvedere_protocol::spaces::{SpaceRecordUri, SpaceUri};
 use belvedere_storage::store::spaces::records::SpaceRecord;
 
@@ -92,14 +92,16 @@ pub(super) async fn save(
 }
 
 fn write_in_space(state: &mut RunState, write: pds::Write) -> Result<RecordWrite, Fault> {
-    let pds::Write { collection, rkey, action, .. } = write;
+    let pds::Write { collection, rkey, action, swap } = write;
+    let not_cid = |_| invalid("Record", "the version to replace is not a CID");
+    let swap = swap.map(|cid| cid.parse::<Cid>().map_err(not_cid)).transpose()?;
     let mut with = |kind, value: Bytes| Ok::<_, Fault>((kind, Some(fields(state, &value)?)));
     let (kind, record) = match action {
         WriteAction::Create(value) => with(WriteKind::Create, value)?,
         WriteAction::Put(value) => with(WriteKind::Put, value)?,
         WriteAction::Delete => (WriteKind::Delete, None),
     };
-    Ok(RecordWrite { kind, collection, rkey, record, swap: None })
+    Ok(RecordWrite { kind, collection, rkey, record, swap })
 }
 
 fn fields(state: &mut RunState, value: &[u8]) -> Result<Map<String, Value>, Fault> {

@@ -9,7 +9,7 @@ pub(super) const MAX_RUN_BYTES: usize = 512 << 10;
 pub(super) const MAX_CALLS: usize = 1_000;
 
 /// The first byte of a recorded run. Runs of another format are not read.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 /// The inputs, the calls of the host and the result of one run, as they crossed the contract with the guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

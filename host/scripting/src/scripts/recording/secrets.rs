@@ -14,8 +14,9 @@ const MAX_NAME: usize = 64;
 /// Texts before a token.
 const SCHEMES: [&[u8]; 6] = [b"Bearer ", b"bearer ", b"Basic ", b"basic ", b"DPoP ", b"dpop "];
 
-/// The beginnings of secrets whose form says what they are: JSON web tokens, and the keys of this server.
-const SHAPES: [&[u8]; 4] = [b"eyJ", b"bva_", b"bvs_", b"bvp_"];
+/// The beginnings of secrets whose form says what they are: JSON web tokens, the keys of this server, and those that users and
+/// applications of a HappyView instance bring along.
+const SHAPES: [&[u8]; 6] = [b"eyJ", b"bva_", b"bvs_", b"bvp_", b"hv_", b"hvs_"];
 
 /// Bytes of a secret that is known by its form.
 const MIN_SHAPE: usize = 16;
@@ -193,9 +194,12 @@ mod tests {
 
     #[test]
     fn tokens_are_found_by_their_form() {
-        let text = "Bearer abc.def-ghi, bva_0123456789abcdef eyJhbGciOiJFUzI1NiJ9.e30.c2ln eyJ DPoP x";
+        let text = "Bearer abc.def-ghi, bva_0123456789abcdef eyJhbGciOiJFUzI1NiJ9.e30.c2ln eyJ DPoP x hv_0123456789abcdef";
         let found = texts(shaped(text.as_bytes()), text);
-        assert_eq!(found, ["abc.def-ghi", "eyJhbGciOiJFUzI1NiJ9.e30.c2ln", "bva_0123456789abcdef"]);
+        assert_eq!(
+            found,
+            ["abc.def-ghi", "eyJhbGciOiJFUzI1NiJ9.e30.c2ln", "bva_0123456789abcdef", "hv_0123456789abcdef"]
+        );
     }
 
     /// Reading each byte for each place would take hours.

@@ -3,8 +3,9 @@
 use crate::scripts::bindings::belvedere::script::http::{Method, Request};
 
 /// The functions that only change something.
-const WRITES: [&str; 14] = [
+const WRITES: [&str; 15] = [
     "atproto.blob_upload",
+    "atproto.blob_upload_bytes",
     "atproto.issue_label",
     "jobs.create",
     "linked_repos.call",

@@ -159,6 +159,16 @@ async fn a_blob_is_fetched_checked_and_kept_on_the_host() {
     let path = format!("GET /xrpc/com.atproto.sync.getBlob?did=did%3Aplc%3Aalice&cid={cid} ");
     assert!(seen.lock().unwrap().iter().any(|request| request.starts_with(&path)), "{:?}", seen.lock());
 
+    let source = format!(
+        "function handle(input, ctx)
+            local blob = require('happyview.atproto').blob_download('{ALICE}', '{cid}')
+            local ok, e = pcall(require('happyview.atproto').blob_download, '{ALICE}', 'x')
+            return {{ blob.bytes, blob.mime_type, blob.size, e.code, e.message }}
+        end"
+    );
+    let message = "happyview-atproto.blob_download: \"x\" is not a CID";
+    assert_eq!(stage.run(&source).await.unwrap(), json!(["picture", "image/png", 7, "BAD_INPUT", message]));
+
     let other = Cid::compute(Codec::Raw, b"another");
     for (did, cid, code, message) in [
         (ALICE, other.to_string(), FaultCode::Upstream, "does not match its CID"),

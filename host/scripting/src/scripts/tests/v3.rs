@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{NOW, Stage, TRIGGER, account};
-use crate::scripts::contract::globals::REMOVED;
+use crate::scripts::annotations;
+use crate::scripts::contract::globals::removed;
 use crate::scripts::contract::modules::MODULES;
 use crate::scripts::{FailureKind, Invocation, ScriptFailure, ScriptSet, TriggerEvent};
 use belvedere_protocol::trigger::Trigger;
@@ -100,7 +101,7 @@ async fn each_kind_of_trigger_has_its_input_and_ctx() {
 #[tokio::test]
 async fn the_globals_of_v2_are_not_there_and_v2_is_as_before() {
     let stage = Stage::set().await;
-    for (name, _) in REMOVED {
+    for (name, _) in removed() {
         let source = format!(
             "local at_load = _G['{name}'] function handle(input, ctx) return at_load == nil and _G['{name}'] == nil end"
         );
@@ -114,6 +115,64 @@ async fn the_globals_of_v2_are_not_there_and_v2_is_as_before() {
         let kind = eval(&stage, &format!("type(r('{name}'))")).await.unwrap();
         assert_eq!(kind, "table", "{name}");
         assert_eq!(stage.eval(&format!("require('{name}') == require('{name}')")).await, true, "{name}");
+    }
+}
+
+/// A v3 script has Lua's own globals and `require`, and nothing else.
+#[tokio::test]
+async fn only_require_is_added_to_the_globals_of_lua() {
+    let stage = Stage::set().await;
+    let source = "function handle(input, ctx)
+        local names = {}
+        for name in pairs(_G) do names[#names + 1] = name end
+        table.sort(names)
+        return table.concat(names, ' ')
+    end";
+    let names = "_G _VERSION assert coroutine error getmetatable handle ipairs math next os pairs pcall print rawequal rawget rawlen \
+                 rawset require select setmetatable string table tonumber tostring type utf8 warn xpcall";
+    assert_eq!(stage.run(source).await.unwrap(), names);
+}
+
+/// The annotations for editors name the functions that the modules have.
+#[tokio::test]
+async fn the_annotations_match_the_modules() {
+    let stage = Stage::set().await;
+    let annotated = annotations::modules();
+    let names: Vec<&str> = annotated.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names[0], "belvedere.v3");
+    for module in MODULES {
+        let text = annotated.iter().find(|(name, _)| *name == module).map(|(_, text)| text);
+        let text = text.unwrap_or_else(|| panic!("guest-lua/v3.d.lua lacks {module}"));
+        let Some(table) = text.lines().last().and_then(|line| line.strip_prefix("return ")) else {
+            panic!("{module}: {text}")
+        };
+        let mut declared: Vec<String> = text
+            .lines()
+            .filter_map(|line| {
+                let name = line.strip_prefix("function ").and_then(|rest| rest.split('(').next())?;
+                name.strip_prefix(table)?.strip_prefix('.').map(str::to_owned)
+            })
+            .collect();
+        declared.sort();
+        // Those of v2 are declared there, and what raises an error is not offered.
+        if declared.is_empty() {
+            continue;
+        }
+        let source = format!(
+            "function handle(input, ctx)
+                local names = {{}}
+                for name, value in pairs(require('{module}')) do
+                    if type(value) == 'function' then names[#names + 1] = name end
+                end
+                table.sort(names)
+                return names
+            end"
+        );
+        let mut names: Vec<String> = serde_json::from_value(stage.run(&source).await.unwrap()).unwrap();
+        names.retain(|name| {
+            module != "happyview.spaces" || !["accept_invite", "create", "info"].contains(&name.as_str())
+        });
+        assert_eq!(declared, names, "{module}");
     }
 }
 
@@ -164,6 +223,7 @@ async fn time_tids_json_and_logging() {
             "r('internal.tids').from_tid(r('internal.tids').to_tid(1700000000123))",
             json!(1_700_000_000_123_i64),
         ),
+        ("r('internal.time').from_iso8601('yesterday') == nil", json!(true)),
         ("#r('internal.tids').create()", json!(13)),
         ("r('internal.json').to_array({})", json!([])),
         ("r('internal.json').decode('[1,null]')", json!([1, null])),
@@ -179,6 +239,7 @@ async fn time_tids_json_and_logging() {
         "r('internal.time').to_iso8601(-1)",
         "r('internal.time').to_iso8601(0/0)",
         "r('internal.time').to_iso8601({})",
+        "r('internal.time').from_iso8601({})",
         "r('internal.tids').to_tid('x')",
         "r('internal.tids').from_tid('\\0')",
         "r('internal.logging').info({})",
@@ -253,11 +314,36 @@ async fn errors_have_the_names_and_codes_of_v3() {
             "BAD_INPUT",
             "record: table expected, got number",
         ),
+        ("r('happyview.record').upload_blob(7, 'image/png')", "BAD_INPUT", "bytes: string expected"),
+        ("r('happyview.record').upload_blob({ 256 }, 'image/png')", "BAD_INPUT", "numbers from 0 to 255"),
         (
-            "r('happyview.record').upload_blob('x', 'image/png')",
+            "r('happyview.record').put('at://did:plc:x/a.b.c/d', {}, { swap_cid = 1 })",
+            "BAD_INPUT",
+            "swap_cid: string expected",
+        ),
+        (
+            "r('happyview.spaces').get('x'):add_member { did = 'did:plc:x' }",
             "FORBIDDEN",
             "is not available on this server",
         ),
+        (
+            "r('happyview.spaces').get('x'):put_record { collection = 'a.b.c', rkey = 'd', record = {} }",
+            "NO_SESSION",
+            "no caller",
+        ),
+        ("r('happyview.jobs').get()", "BAD_INPUT", "happyview-jobs.get: id: string expected"),
+        ("r('happyview.jobs').list_any { limit = 0 }", "BAD_INPUT", "limit: positive integer expected"),
+        ("r('happyview.jobs').list_any { state = {} }", "BAD_INPUT", "state"),
+        ("r('happyview.sql').from('a b')", "BAD_INPUT", "table: a name of letters, digits and _ expected"),
+        ("r('happyview.sql').from('a'):where('b;', '=', 1)", "BAD_INPUT", "field: a name of letters"),
+        ("r('happyview.sql').from('a'):where('b', 'is', 1)", "BAD_INPUT", "op must be one of"),
+        (
+            "r('happyview.sql').from('a'):where('b', '=', {})",
+            "BAD_INPUT",
+            "value: a text, a number or a boolean",
+        ),
+        ("r('happyview.sql').from('a'):sort('b', 'up')", "BAD_INPUT", "direction must be asc or desc"),
+        ("r('happyview.sql').from('a'):limit(0)", "BAD_INPUT", "limit: positive integer expected"),
         ("r('happyview.blobs').put('x', 'image/png')", "FORBIDDEN", "it stores no blobs"),
         ("r('happyview.http').get()", "BAD_INPUT", "happyview-http.get: url: string expected, got nil"),
         ("r('happyview.xrpc').query(1)", "BAD_INPUT", "happyview-xrpc.query: nsid: string expected"),

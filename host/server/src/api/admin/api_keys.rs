@@ -63,9 +63,7 @@ pub struct CreatedKey {
 /// `POST /admin/api-keys`: creates a key for the caller, with permissions that the caller has. The key is shown once.
 pub async fn create(app: Arc<App>, admin: Admin, request: WithBody<NewKey>) -> JsonResult<CreatedKey, 201> {
     let body = request.json()?;
-    if body.name.trim().is_empty() {
-        return Err(Error::bad_request("name must not be blank"));
-    }
+    check_name(&body.name)?;
     let permissions = admin.require_held("grant", body.permissions.iter().map(String::as_str))?;
     let key = AdminKey::generate(&app.random);
     let new = NewApiKey {
@@ -77,15 +75,25 @@ pub async fn create(app: Arc<App>, admin: Admin, request: WithBody<NewKey>) -> J
         permissions: &permissions,
     };
     let row = api_keys::create(&app.db, &new, app.clock.now()).await?;
+    record_creation(&app, &admin, &row);
+    let ApiKeyRow { id, name, key_prefix, permissions, .. } = row;
+    Ok(Json(CreatedKey { id, name, key: key.reveal().to_owned(), key_prefix, permissions }))
+}
 
+pub(super) fn record_creation(app: &App, admin: &Admin, row: &ApiKeyRow) {
     app.events.record(Event::ApiKeyCreated {
         actor: admin.did.to_string(),
         name: row.name.clone(),
         key_prefix: row.key_prefix.clone(),
         permissions: row.permissions.clone(),
     });
-    let ApiKeyRow { id, name, key_prefix, permissions, .. } = row;
-    Ok(Json(CreatedKey { id, name, key: key.reveal().to_owned(), key_prefix, permissions }))
+}
+
+pub(super) fn check_name(name: &str) -> Result<(), Error> {
+    if name.trim().is_empty() {
+        return Err(Error::bad_request("name must not be blank"));
+    }
+    Ok(())
 }
 
 /// `DELETE /admin/api-keys/{id}`: revokes a key, which stops working at once. Its row is kept.

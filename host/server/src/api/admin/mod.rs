@@ -21,6 +21,7 @@ pub mod linked_repos;
 pub mod metrics;
 pub mod moderation;
 pub mod network_lexicons;
+mod nsid;
 pub mod oauth;
 pub mod overview;
 pub mod permissions;

@@ -39,7 +39,8 @@ pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult
     Ok(Json(rows.into_iter().map(view).collect()))
 }
 
-fn preview(value: &str) -> String {
+/// The beginning of a value, which lists show.
+pub(crate) fn preview(value: &str) -> String {
     match value.char_indices().nth(PREVIEW_CHARS) {
         Some((end, _)) => format!("{}****", &value[..end]),
         None => "*".repeat(value.chars().count()),

@@ -5,7 +5,7 @@ pub(in crate::api) mod check;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::access::ClientCredentials;
+use crate::access::{ClientCredentials, secrets};
 use crate::app::App;
 use crate::app::Topic;
 use belvedere_storage::store::StoreError;
@@ -76,11 +76,8 @@ impl CarriedCredentials {
         if !is_key {
             return Err(Error::bad_request("client_key must be 16 to 128 letters, digits, _ and -"));
         }
-        let is_hash = |hash: &String| {
-            hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        };
         match (client_type, &client_secret_hash) {
-            (ClientType::Confidential, Some(hash)) if is_hash(hash) => {}
+            (ClientType::Confidential, Some(hash)) if secrets::is_hash(hash) => {}
             (ClientType::Public, None) => {}
             (ClientType::Confidential, _) => {
                 return Err(Error::bad_request(

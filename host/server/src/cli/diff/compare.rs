@@ -90,7 +90,7 @@ fn lexicons(all: &[ExportedLexicon]) -> serde_json::Result<BTreeMap<String, Valu
     all.iter().map(whole).collect()
 }
 
-fn places(old: &Value, new: &Value) -> Vec<String> {
+pub(in crate::cli) fn places(old: &Value, new: &Value) -> Vec<String> {
     let (found, left_out) = differences::of(old, new);
     let mut lines: Vec<String> = found.iter().map(ToString::to_string).collect();
     if left_out > 0 {
@@ -111,14 +111,19 @@ fn script_lines(
 ) -> Vec<String> {
     let mut lines = Vec::new();
     if old != new {
-        let equal = old.lines().zip(new.lines()).take_while(|(old, new)| old == new).count();
-        let of = |text: &str| count(text.lines().count(), "line");
-        lines.push(format!("from line {} on ({} → {})", equal + 1, of(old), of(new)));
+        lines.push(first_line(old, new));
     }
     if old_description != new_description {
         lines.push(format!("description: {} → {}", json!(old_description), json!(new_description)));
     }
     lines
+}
+
+/// Says where two bodies begin to differ.
+pub(in crate::cli) fn first_line(old: &str, new: &str) -> String {
+    let equal = old.lines().zip(new.lines()).take_while(|(old, new)| old == new).count();
+    let of = |text: &str| count(text.lines().count(), "line");
+    format!("from line {} on ({} → {})", equal + 1, of(old), of(new))
 }
 
 #[cfg(test)]

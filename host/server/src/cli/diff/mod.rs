@@ -1,7 +1,7 @@
 //! `belvedere diff`: prints how two instances differ in their lexicons, scripts, views and settings (docs/adr/0151), or an app's folder
 //! from an instance, in what a folder has.
 
-mod compare;
+pub(in crate::cli) mod compare;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -35,6 +35,17 @@ pub(super) async fn write(dir: &Path, server: Option<&Server>, config: &Config) 
     write_file(&path, &annotations::text(&plugins))
 }
 
+/// Writes the annotations of the modules of v3, each in a file.
+///
+/// # Errors
+/// When a file can't be written.
+pub(super) fn write_modules(dir: &Path) -> anyhow::Result<()> {
+    for (name, text) in annotations::modules() {
+        write_file(&dir.join(format!("library/v3/{name}.d.lua")), &format!("{text}\n"))?;
+    }
+    Ok(())
+}
+
 /// Writes the annotations again where `belvedere script init` wrote them.
 ///
 /// # Errors

@@ -53,6 +53,7 @@ pub(super) async fn run(dir: &Path, server: Option<&Server>, config: &Config) ->
         annotations::write_file(&settings, SETTINGS)?;
     }
     annotations::write_file(&dir.join("library/test.d.lua"), TEST_ANNOTATIONS)?;
+    annotations::write_modules(dir)?;
     if !dir.join("test").exists() && !dir.join("tests").exists() {
         annotations::write_file(&dir.join("test/first.lua"), FIRST_TEST)?;
     }
@@ -79,6 +80,11 @@ mod tests {
         let first = fs::read_to_string(&annotations).unwrap();
         fs::write(&annotations, "old").unwrap();
         fs::write(&settings, "{}").unwrap();
+        let module = fs::read_to_string(dir.path().join("library/v3/happyview.db.d.lua")).unwrap();
+        assert!(
+            module.starts_with("---@meta happyview.db\n") && module.ends_with("\nreturn db\n"),
+            "{module}"
+        );
         let first_test = dir.path().join("test/first.lua");
         assert_eq!(fs::read_to_string(&first_test).unwrap(), FIRST_TEST);
         fs::remove_file(&first_test).unwrap();

@@ -128,6 +128,25 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<AlertRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(pool).await)?)
 }
 
+/// Binds the id, the rule and the time of a write, `$1` to `$12`.
+macro_rules! with_rule {
+    ($sql:expr, $id:expr, $rule:expr, $now:expr) => {
+        sqlx::query($sql)
+            .bind($id)
+            .bind(&$rule.name)
+            .bind($rule.metric)
+            .bind(&$rule.label)
+            .bind($rule.condition)
+            .bind($rule.threshold)
+            .bind($rule.minutes)
+            .bind($rule.target)
+            .bind(&$rule.url)
+            .bind(&$rule.secret)
+            .bind($rule.is_enabled)
+            .bind($now)
+    };
+}
+
 /// Adds an alert, in the state `ok`. `false` when there are `max` already.
 pub async fn create(
     db: &Db,
@@ -142,24 +161,8 @@ pub async fn create(
                SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, 'ok', $12, $13, $12, $12 \
                WHERE (SELECT count(*) FROM alerts) < $14";
     let written = on!(db, writer, |pool| {
-        sqlx::query(sql)
-            .bind(id)
-            .bind(&rule.name)
-            .bind(rule.metric)
-            .bind(&rule.label)
-            .bind(rule.condition)
-            .bind(rule.threshold)
-            .bind(rule.minutes)
-            .bind(rule.target)
-            .bind(&rule.url)
-            .bind(&rule.secret)
-            .bind(rule.is_enabled)
-            .bind(now)
-            .bind(created_by)
-            .bind(max)
-            .execute(pool)
-            .await?
-            .rows_affected()
+        let query = with_rule!(sql, id, rule, now).bind(created_by).bind(max);
+        query.execute(pool).await?.rows_affected()
     });
     Ok(written > 0)
 }
@@ -177,23 +180,7 @@ pub async fn update(
                    delivery_error = NULL \
                WHERE id = $1 AND ($13 IS NULL OR revision = $13)";
     let written = on!(db, writer, |pool| {
-        sqlx::query(sql)
-            .bind(id)
-            .bind(&rule.name)
-            .bind(rule.metric)
-            .bind(&rule.label)
-            .bind(rule.condition)
-            .bind(rule.threshold)
-            .bind(rule.minutes)
-            .bind(rule.target)
-            .bind(&rule.url)
-            .bind(&rule.secret)
-            .bind(rule.is_enabled)
-            .bind(now)
-            .bind(based_on)
-            .execute(pool)
-            .await?
-            .rows_affected()
+        with_rule!(sql, id, rule, now).bind(based_on).execute(pool).await?.rows_affected()
     });
     Ok(written > 0)
 }

@@ -16,6 +16,7 @@ use crate::api::input::{WithBody, WithQuery};
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
+use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::Patch;
 use belvedere_storage::store::api_clients::{self, ApiClientPatch, ApiClientRow};
 use belvedere_web::http::{Error, Request};
@@ -113,6 +114,32 @@ pub struct NewApiClient {
     rate_limit_refill_rate: Option<f64>,
     /// Absent: it gets new ones.
     credentials: Option<CarriedCredentials>,
+    /// For an application that another one has registered for one of its users. Absent: it has no parent.
+    parent: Option<ParentClient>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ParentClient {
+    /// That of the application that has registered it.
+    client_key: String,
+    /// The user for whom it was registered.
+    #[schemars(extend("format" = "did"))]
+    owner_did: String,
+}
+
+impl ParentClient {
+    /// The parent's id, and its owner.
+    async fn checked(self, app: &App) -> Result<(String, String), Error> {
+        let Self { client_key, owner_did } = self;
+        let owner = Did::try_from(owner_did.as_str())
+            .map_err(|_| Error::bad_request("parent: owner_did is not a DID"))?;
+        let rows = api_clients::list(&app.db, None).await?;
+        let parent = rows.into_iter().find(|row| row.client_key == client_key);
+        let parent = parent.filter(|row| row.parent_client_id.is_none()).ok_or_else(|| {
+            Error::bad_request("parent: client_key must be that of an application without a parent")
+        })?;
+        Ok((parent.id, owner.to_string()))
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -136,6 +163,10 @@ pub async fn create(
 ) -> JsonResult<CreatedClient, 201> {
     let body = request.json()?;
     let client_type = body.client_type;
+    let parent = match body.parent {
+        Some(parent) => Some(parent.checked(&app).await?),
+        None => None,
+    };
     let new = NewClient {
         name: body.name,
         client_id_url: body.client_id_url,
@@ -147,7 +178,7 @@ pub async fn create(
         rate_limit_capacity: body.rate_limit_capacity,
         rate_limit_refill_rate: body.rate_limit_refill_rate,
         created_by: admin.did.to_string(),
-        parent: None,
+        parent,
         credentials: body.credentials,
     };
     let (client, credentials) = new.register(&app).await?;
@@ -156,7 +187,7 @@ pub async fn create(
         name: client.name.clone(),
         client_key: client.client_key.clone(),
         client_id_url: client.client_id_url.clone(),
-        parent_client_id: None,
+        parent_client_id: client.parent_client_id.clone(),
     });
     Ok(Json(CreatedClient {
         client_secret: credentials.reveal_secret().map(str::to_owned),

@@ -11,6 +11,7 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::nsid;
 use crate::access::{Admin, Permission};
 use crate::api::answer::{Json, JsonResult};
 use crate::api::input::{WithBody, WithQuery};
@@ -18,7 +19,7 @@ use crate::api::paging::{Page, given};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::backfill::NewBackfill;
-use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_protocol::atproto::Did;
 use belvedere_storage::query::PageSize;
 use belvedere_storage::store::backfill::{self, JobRow, Requested, Traffic};
 use belvedere_storage::store::status::{BackfillStatus, Request as Step, Stage, Status as _};
@@ -149,7 +150,11 @@ pub async fn create(
 ) -> JsonResult<BackfillStep, 201> {
     // Both fields are optional, and so is the body.
     let body = request.json_or_default()?;
-    let collection = body.collection.map(|name| collection(&name)).transpose()?.map(|nsid| nsid.to_string());
+    let collection = body
+        .collection
+        .map(|name| nsid::parse("collection", &name))
+        .transpose()?
+        .map(|nsid| nsid.to_string());
     let did = match body.did {
         None => None,
         Some(text) => Some(account(&app, &text).await?.to_string()),
@@ -160,11 +165,6 @@ pub async fn create(
     let new = NewBackfill { collection, did, max_repos: body.max_repos, actor: None };
     let id = start(&app, &admin, new).await?;
     Ok(Json(BackfillStep { id, status: BackfillStatus::Running }))
-}
-
-fn collection(name: &str) -> Result<Nsid, Error> {
-    Nsid::try_from(name)
-        .map_err(|_| Error::bad_request("collection is not an NSID, such as com.example.note"))
 }
 
 /// The DID of an account that a request names by DID or handle.

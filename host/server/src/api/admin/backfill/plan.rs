@@ -7,7 +7,8 @@ use http::{HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{account, collection};
+use super::super::nsid;
+use super::account;
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
 use crate::api::input::WithQuery;
@@ -67,5 +68,5 @@ fn collections(app: &App, name: Option<String>) -> Result<Vec<Nsid>, Error> {
         return Some(snapshot.tracked().to_vec()).filter(|all| !all.is_empty()).ok_or_else(none);
     };
     // The plan of a collection helps to decide whether to upload its lexicon.
-    Ok(vec![collection(&name)?])
+    Ok(vec![nsid::parse("collection", &name)?])
 }

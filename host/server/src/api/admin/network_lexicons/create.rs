@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::super::nsid;
 use crate::access::Admin;
 use crate::api::admin::{backfill, lexicons as uploads};
 use crate::api::answer::{Json, JsonResult};
@@ -42,7 +43,7 @@ pub async fn handle(
     request: WithBody<NewNetworkLexicon>,
 ) -> JsonResult<AddedNetworkLexicon, 201> {
     let body = request.json()?;
-    let nsid = super::parse(&body.nsid)?;
+    let nsid = nsid::parse("nsid", &body.nsid)?;
     let found = app.network_lexicons.resolve(&nsid).await?;
     let kind = found.document.kind;
     let target_collection = uploads::target_collection(body.target_collection.as_deref(), kind)?;

@@ -8,12 +8,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::nsid;
 use crate::access::Admin;
 use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
-use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::lexicons::{self, LexiconRow, NETWORK};
 use belvedere_web::http::{Error, Request};
 
@@ -40,10 +41,6 @@ impl From<LexiconRow> for NetworkLexicon {
     }
 }
 
-fn parse(nsid: &str) -> Result<Nsid, Error> {
-    Nsid::try_from(nsid).map_err(|_| Error::bad_request("nsid is not an NSID, such as com.example.note"))
-}
-
 /// `GET /admin/network-lexicons`: the lexicons that follow their publishers, by NSID.
 pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<NetworkLexicon>> {
     let rows = lexicons::list(&app.db).await?.into_iter();
@@ -64,7 +61,7 @@ pub struct ResolvedLexicon {
 /// `GET /admin/network-lexicons/resolve/{nsid}`: the lexicon that the network has now, which following it would store.
 /// Stores nothing.
 pub async fn resolve(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<ResolvedLexicon> {
-    let nsid = parse(request.param("nsid"))?;
+    let nsid = nsid::parse("nsid", request.param("nsid"))?;
     let found = app.network_lexicons.resolve(&nsid).await?;
     Ok(Json(ResolvedLexicon {
         nsid: nsid.to_string(),
@@ -77,7 +74,7 @@ pub async fn resolve(app: Arc<App>, _admin: Admin, request: Request) -> JsonResu
 /// `DELETE /admin/network-lexicons/{nsid}`: removes a lexicon that follows its publisher. Indexed records and scripts
 /// stay.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
-    let nsid = parse(request.param("nsid"))?;
+    let nsid = nsid::parse("nsid", request.param("nsid"))?;
     if !lexicons::delete_network(&app.db, nsid.as_str()).await? {
         return Err(Error::not_found("no lexicon of this name follows the network"));
     }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::super::nsid;
 use crate::api::paging::{self, Page, given};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
@@ -144,8 +145,7 @@ pub(super) async fn read(app: &App, query: RecordsQuery) -> Result<Query, Error>
 /// # Errors
 /// 400 when it is missing, or no NSID.
 pub(super) fn collection(given: Option<String>) -> Result<Nsid, Error> {
-    let collection = paging::required("collection", given)?;
-    Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))
+    nsid::parse("collection", &paging::required("collection", given)?)
 }
 
 /// The position of a cursor in a list with this order.

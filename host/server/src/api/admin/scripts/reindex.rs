@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::account::account_of;
+use super::super::nsid;
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
 use crate::api::input::WithBody;
@@ -15,7 +16,6 @@ use crate::event_scripts::{REINDEX_TYPE, Reindexing};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_instance::indexing::RecordAction;
-use belvedere_protocol::atproto::Nsid;
 use belvedere_web::http::Error;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -41,8 +41,7 @@ pub async fn handle(
     request: WithBody<ReindexRequest>,
 ) -> JsonResult<ReindexJob, 202> {
     let ReindexRequest { collection, did, since } = request.json()?;
-    let collection = Nsid::try_from(collection.as_str())
-        .map_err(|_| Error::bad_request("collection is not an NSID, such as com.example.note"))?;
+    let collection = nsid::parse("collection", &collection)?;
     let since = paging::time("since", since.as_deref())?;
     if app.scripting.events.record_script(collection.as_str(), RecordAction::Create).is_none() {
         let message =

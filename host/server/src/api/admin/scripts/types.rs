@@ -4,6 +4,7 @@
 mod symbols;
 mod triggers;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -25,6 +26,8 @@ use belvedere_web::http::Error;
 pub struct ScriptTypes {
     /// `belvedere.d.lua`, for the Lua language server.
     annotations: String,
+    /// The same for each module of v3, by its name.
+    modules: BTreeMap<&'static str, &'static str>,
     symbols: Vec<ScriptSymbol>,
     triggers: Vec<ScriptTrigger>,
     variables: Vec<String>,
@@ -46,7 +49,8 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: WithQuery<TypesQuery>
         symbols.retain(|symbol| triggers::has(trigger.kind(), symbol.name()));
     }
     let variables = script_variables::list(&app.db).await?.into_iter().map(|row| row.key).collect();
-    Ok(Json(ScriptTypes { annotations, symbols, triggers: triggers::all(), variables }))
+    let modules = annotations::modules().into_iter().collect();
+    Ok(Json(ScriptTypes { annotations, modules, symbols, triggers: triggers::all(), variables }))
 }
 
 /// The plugins whose functions scripts can call.

@@ -1,5 +1,6 @@
 //! `/admin/users`: manages admin users, their permissions and their sessions with the dashboard.
 
+pub mod api_keys;
 pub mod sessions;
 
 use std::sync::Arc;

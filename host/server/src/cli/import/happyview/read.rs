@@ -1,49 +1,38 @@
-//! Reads the tables of a HappyView instance (its migrations up to 2026-05), as requests to the admin API.
+//! Reads the tables of a HappyView instance (its migrations up to 2026-10).
 //!
-//! Older versions lack columns, and newer ones have the scripts in a table of their own. The hashes of secrets are those of this
-//! product: SHA-256 of the whole text.
+//! Older versions lack columns, newer ones have the scripts in a table of their own, and since 2026-06 the names of tables begin with
+//! `happyview_`.
 
-use http::Method;
-use serde_json::{Value, json};
-
-use belvedere_protocol::trigger::TriggerKind;
+use super::part::Part;
+use super::parts::{self, flag, is_copied_setting, text};
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::foreign::{ForeignDb, ForeignRow};
 
 /// Tables whose content stays behind, with the reason.
-const LEFT: [(&str, &str); 9] = [
-    ("records", "records: they come from the network, by backfills"),
+const LEFT: [(&str, &str); 16] = [
+    (
+        "records",
+        "records: they come from the network, by backfills; a script that has saved its own has to save them again",
+    ),
     ("plugins", "plugins: install them again, with their secrets"),
     ("plugin_configs", "secrets of plugins: enter them again"),
+    ("external_account_tokens", "external accounts: their owners link them again"),
     ("oauth_sessions", "sessions of users: they log in again"),
     ("dpop_sessions", "sessions of applications: their users log in again"),
+    (
+        "oauth_client_keys",
+        "keys that sign client assertions: create others (POST /admin/api-clients/{id}/auth-key)",
+    ),
+    ("service_identity", "service identity: its keys are sealed, set it up again"),
+    ("verification_methods", "verification methods: their keys are sealed, create others"),
+    ("jobs", "jobs: those that have not ended are started again by what has created them"),
     ("dead_letter_hooks", "dead letters"),
+    ("dead_letter_scripts", "dead letters"),
     ("event_logs", "the event log"),
     ("spaces", "spaces and their records: their owners create them again"),
-    ("delegated_accounts", "linked repos: their owners link them again"),
+    ("blobs", "blobs of scripts: this server stores none"),
+    ("delegated_accounts", "accounts that several users write for: their owners share them again"),
 ];
-
-/// Settings that are copied; `PUT /admin/settings/{key}` checks them.
-const SETTINGS: [&str; 6] =
-    ["app_name", "client_uri", "logo_uri", "tos_uri", "policy_uri", "feature.spaces_enabled"];
-
-/// The place in a path for the `id` in the answer to the request before.
-pub(super) const CREATED_ID: &str = "{id}";
-
-/// A part that the server takes or refuses as one.
-#[derive(Debug, PartialEq)]
-pub(super) struct Part {
-    pub(super) kind: &'static str,
-    pub(super) name: String,
-    pub(super) requests: Vec<Request>,
-}
-
-#[derive(Debug, PartialEq)]
-pub(super) struct Request {
-    pub(super) method: Method,
-    pub(super) path: String,
-    pub(super) body: Value,
-}
 
 /// The rows of an instance.
 #[derive(Debug, Default)]
@@ -56,15 +45,40 @@ pub(super) struct Instance {
     labelers: Vec<ForeignRow>,
     users: Vec<ForeignRow>,
     permissions: Vec<ForeignRow>,
+    keys: Vec<ForeignRow>,
+    services: Vec<ForeignRow>,
+    service_methods: Vec<ForeignRow>,
     clients: Vec<ForeignRow>,
+    linked_repos: Vec<ForeignRow>,
     /// The parts that can't be copied, with the reasons, for people.
     pub(super) left: Vec<String>,
+}
+
+/// The database, and what the names of its tables begin with.
+struct Source<'a> {
+    db: &'a mut ForeignDb,
+    prefix: &'static str,
+}
+
+impl Source<'_> {
+    /// The rows of a table, in the order of their texts.
+    async fn rows(&mut self, table: &str, columns: &[&str]) -> Result<Vec<ForeignRow>, StoreError> {
+        let mut rows = self.db.rows(&format!("{}{table}", self.prefix), columns).await?;
+        rows.sort_unstable();
+        Ok(rows)
+    }
+
+    async fn count(&mut self, table: &str) -> Result<u64, StoreError> {
+        self.db.count(&format!("{}{table}", self.prefix)).await
+    }
 }
 
 impl Instance {
     /// # Errors
     /// When the database can't be read, or does not look like that of a HappyView instance.
     pub(super) async fn read(db: &mut ForeignDb) -> anyhow::Result<Self> {
+        let prefix = if db.has("happyview_lexicons").await? { "happyview_" } else { "" };
+        let mut source = Source { db, prefix };
         let lexicons = [
             "id",
             "lexicon_json",
@@ -94,45 +108,78 @@ impl Instance {
             "parent_client_id",
             "owner_did",
         ];
+        let keys = ["user_id", "name", "key_prefix", "key_hash", "permissions", "revoked_at"];
+        let services = ["id", "fragment_id", "service_type", "access_mode"];
         let mut instance = Self {
-            lexicons: db.rows("lexicons", &lexicons).await?,
-            scripts: db.rows("scripts", &["id", "body", "description", "script_type"]).await?,
-            variables: db.rows("script_variables", &["key", "value"]).await?,
-            domains: db.rows("domains", &["url", "is_primary"]).await?,
-            settings: db.rows("instance_settings", &["key", "value"]).await?,
-            labelers: db.rows("labeler_subscriptions", &["did", "status"]).await?,
-            users: db.rows("users", &["id", "did", "is_super"]).await?,
-            permissions: db.rows("user_permissions", &["user_id", "permission"]).await?,
-            clients: db.rows("api_clients", &clients).await?,
+            lexicons: source.rows("lexicons", &lexicons).await?,
+            scripts: source.rows("scripts", &["id", "body", "description", "script_type"]).await?,
+            variables: source.rows("script_variables", &["key", "value"]).await?,
+            domains: source.rows("domains", &["url", "is_primary"]).await?,
+            settings: source.rows("instance_settings", &["key", "value"]).await?,
+            labelers: source.rows("labeler_subscriptions", &["did", "status"]).await?,
+            users: source.rows("users", &["id", "did", "is_super"]).await?,
+            permissions: source.rows("user_permissions", &["user_id", "permission"]).await?,
+            keys: source.rows("api_keys", &keys).await?,
+            services: source.rows("service_entries", &services).await?,
+            service_methods: source.rows("service_entry_xrpcs", &["service_entry_id", "lexicon_id"]).await?,
+            clients: source.rows("api_clients", &clients).await?,
+            linked_repos: source.rows("linked_repos", &["did", "reason", "label", "scopes"]).await?,
             left: Vec::new(),
         };
-        if db.count("lexicons").await? == 0 && db.count("users").await? == 0 {
+        if instance.lexicons.is_empty() && instance.users.is_empty() {
             anyhow::bail!("it has neither lexicons nor users: is it the database of a HappyView instance?");
         }
-        instance.left = instance.left_behind(db).await?;
+        instance.keys.retain(|key| !key.contains_key("revoked_at"));
+        for (table, reason) in LEFT {
+            let rows = source.count(table).await?;
+            if rows > 0 {
+                instance.left.push(format!("{rows} of {reason}"));
+            }
+        }
+        let left = instance.left_behind();
+        instance.left.extend(left);
         Ok(instance)
     }
 
-    async fn left_behind(&self, db: &mut ForeignDb) -> Result<Vec<String>, StoreError> {
+    /// Rows of tables that are copied, and what belongs to a row, that stay behind.
+    fn left_behind(&self) -> Vec<String> {
         let mut left = Vec::new();
-        for (table, reason) in LEFT {
-            let rows = db.count(table).await?;
-            if rows > 0 {
-                left.push(format!("{rows} of {reason}"));
+        for user in &self.users {
+            let did = text(user, "did");
+            if flag(user, "is_super") {
+                left.push(format!("that {did} is the super user: transfer it in the dashboard"));
+            }
+            let (_, unknown) = parts::permissions(self.granted(user));
+            left.extend(
+                unknown
+                    .iter()
+                    .map(|name| format!("the permission {name} of {did}: this server has none of that name")),
+            );
+        }
+        for key in &self.keys {
+            let label = format!("the admin API key {} ({}…)", text(key, "name"), text(key, "key_prefix"));
+            let listed = parts::permissions_of_key(key);
+            let (_, unknown) = parts::permissions(listed.iter().map(String::as_str));
+            left.extend(
+                unknown.iter().map(|name| {
+                    format!("the permission {name} of {label}: this server has none of that name")
+                }),
+            );
+            if self.owner_of(key).is_none() {
+                left.push(format!("{label}: its user does not exist"));
             }
         }
-        let keys = db.rows("api_keys", &["name", "key_prefix", "revoked_at"]).await?;
-        for key in keys.iter().filter(|key| !key.contains_key("revoked_at")) {
-            let (name, prefix) = (text(key, "name"), text(key, "key_prefix"));
-            left.push(format!("the admin API key {name} ({prefix}…): create another one"));
-        }
-        for user in self.users.iter().filter(|user| flag(user, "is_super")) {
-            left.push(format!("that {} is the super user: transfer it in the dashboard", text(user, "did")));
-        }
         for row in &self.settings {
-            let key = text(row, "key");
-            if !SETTINGS.contains(&key) {
-                left.push(format!("the setting {key}: enter it in the dashboard if you need it"));
+            match text(row, "key") {
+                "attestation_private_key" => left.push(
+                    "the setting attestation_private_key: start this server with it as ATTESTATION_PRIVATE_KEY, if it shall \
+                     go on signing with that key"
+                        .to_owned(),
+                ),
+                key if !is_copied_setting(key) => {
+                    left.push(format!("the setting {key}: enter it in the dashboard if you need it"));
+                }
+                _ => {}
             }
         }
         for domain in self.domains.iter().filter(|domain| flag(domain, "is_primary")) {
@@ -141,179 +188,80 @@ impl Instance {
                 text(domain, "url")
             ));
         }
-        for client in self.clients.iter().filter(|client| client.contains_key("parent_client_id")) {
-            let name = text(client, "name");
-            left.push(format!(
-                "the application {name}, which another application has registered for its user"
-            ));
+        for script in self.scripts.iter().filter(|script| !is_lua(script)) {
+            let (id, language) = (text(script, "id"), text(script, "script_type"));
+            left.push(format!("the script {id}: it is in {language}, and scripts here are in Lua"));
         }
-        Ok(left)
+        for client in &self.clients {
+            if client.contains_key("parent_client_id") && self.parent_of(client).is_none() {
+                let name = text(client, "name");
+                left.push(format!("the application {name}: the one that has registered it does not exist"));
+            }
+        }
+        if !self.linked_repos.is_empty() {
+            left.push("tokens of linked repos: their owners authorize them again".to_owned());
+        }
+        left
     }
 
     /// The parts, in an order in which each finds what it needs. `backfill`: new record lexicons start one if the instance had one.
     pub(super) fn parts(&self, backfill: bool) -> Vec<Part> {
         let mut parts = Vec::new();
-        parts.extend(self.variables.iter().map(variable));
-        parts.extend(self.domains.iter().map(domain));
-        parts.extend(self.settings.iter().filter(|row| SETTINGS.contains(&text(row, "key"))).map(setting));
-        parts.extend(self.users.iter().map(|user| self.user(user)));
-        parts.extend(self.lexicons.iter().map(|row| lexicon(row, backfill)));
-        parts.extend(self.lexicons.iter().flat_map(scripts_of_lexicon));
-        parts.extend(self.scripts.iter().map(script));
-        parts.extend(self.labelers.iter().map(labeler));
-        let top = self.clients.iter().filter(|client| !client.contains_key("parent_client_id"));
-        parts.extend(top.map(client));
+        parts.extend(self.variables.iter().map(parts::variable));
+        parts.extend(self.domains.iter().map(parts::domain));
+        parts.extend(
+            self.settings.iter().filter(|row| is_copied_setting(text(row, "key"))).map(parts::setting),
+        );
+        parts.extend(self.users.iter().map(|user| {
+            let (permissions, _) = parts::permissions(self.granted(user));
+            parts::user(user, &permissions)
+        }));
+        parts.extend(self.keys.iter().filter_map(|key| {
+            let listed = parts::permissions_of_key(key);
+            let (permissions, _) = parts::permissions(listed.iter().map(String::as_str));
+            Some(parts::key(key, self.owner_of(key)?, &permissions))
+        }));
+        parts.extend(self.lexicons.iter().map(|row| parts::lexicon(row, backfill)));
+        parts.extend(self.lexicons.iter().flat_map(parts::scripts_of_lexicon));
+        parts.extend(self.scripts.iter().filter(|row| is_lua(row)).map(parts::script));
+        parts.extend(self.labelers.iter().map(parts::labeler));
+        parts.extend(self.services.iter().map(|row| self.service(row)));
+        let (children, top): (Vec<_>, Vec<_>) =
+            self.clients.iter().partition(|client| client.contains_key("parent_client_id"));
+        parts.extend(top.into_iter().map(|client| parts::client(client, None)));
+        parts.extend(
+            children
+                .into_iter()
+                .filter_map(|client| Some(parts::client(client, Some(self.parent_of(client)?)))),
+        );
+        parts.extend(self.linked_repos.iter().map(parts::linked_repo));
         parts
     }
 
-    fn user(&self, user: &ForeignRow) -> Part {
-        let of_user = |row: &&ForeignRow| row.get("user_id") == user.get("id");
-        let granted = self.permissions.iter().filter(of_user);
-        let permissions: Vec<&str> = granted.map(|row| renamed(text(row, "permission"))).collect();
-        let body = json!({ "did": text(user, "did"), "permissions": permissions, "unchecked": true });
-        Part::of("user", text(user, "did"), [post("/admin/users", body)])
+    fn granted<'a>(&'a self, user: &'a ForeignRow) -> impl Iterator<Item = &'a str> {
+        let of_user = move |row: &&ForeignRow| row.get("user_id") == user.get("id");
+        self.permissions.iter().filter(of_user).map(|row| text(row, "permission"))
+    }
+
+    fn owner_of(&self, key: &ForeignRow) -> Option<&str> {
+        let owner = self.users.iter().find(|user| user.get("id") == key.get("user_id"))?;
+        Some(text(owner, "did"))
+    }
+
+    fn parent_of(&self, client: &ForeignRow) -> Option<&ForeignRow> {
+        self.clients.iter().find(|parent| parent.get("id") == client.get("parent_client_id"))
+    }
+
+    fn service(&self, row: &ForeignRow) -> Part {
+        let of_service = |method: &&ForeignRow| method.get("service_entry_id") == row.get("id");
+        let methods = self.service_methods.iter().filter(of_service);
+        let mut methods: Vec<&str> = methods.map(|method| text(method, "lexicon_id")).collect();
+        methods.sort_unstable();
+        parts::service(row, &methods)
     }
 }
 
-impl Part {
-    fn of(kind: &'static str, name: &str, requests: impl IntoIterator<Item = Request>) -> Self {
-        Self { kind, name: name.to_owned(), requests: requests.into_iter().collect() }
-    }
-}
-
-fn post(path: &str, body: Value) -> Request {
-    Request { method: Method::POST, path: path.to_owned(), body }
-}
-
-/// The value of a column; empty if it is NULL.
-fn text<'a>(row: &'a ForeignRow, column: &str) -> &'a str {
-    row.get(column).map_or("", String::as_str)
-}
-
-/// The value of a column that is boolean, or an integer in its place.
-fn flag(row: &ForeignRow, column: &str) -> bool {
-    matches!(text(row, column), "1" | "true" | "t")
-}
-
-/// A list in a column of JSON text.
-fn list(row: &ForeignRow, column: &str) -> Value {
-    serde_json::from_str(text(row, column)).unwrap_or_else(|_| json!([]))
-}
-
-/// A number in a column; null if it is none.
-fn number(row: &ForeignRow, column: &str) -> Value {
-    serde_json::from_str::<serde_json::Number>(text(row, column)).map_or(Value::Null, Value::Number)
-}
-
-/// A permission of earlier versions under its name of today.
-fn renamed(permission: &str) -> &str {
-    match permission {
-        "network-lexicons:create" => "lexicons:create",
-        "network-lexicons:read" => "lexicons:read",
-        "network-lexicons:delete" => "lexicons:delete",
-        other => other,
-    }
-}
-
-fn variable(row: &ForeignRow) -> Part {
-    let (key, value) = (text(row, "key"), text(row, "value"));
-    Part::of("script variable", key, [post("/admin/script-variables", json!({ "key": key, "value": value }))])
-}
-
-fn domain(row: &ForeignRow) -> Part {
-    let url = text(row, "url");
-    Part::of("domain", url, [post("/admin/domains", json!({ "url": url }))])
-}
-
-fn setting(row: &ForeignRow) -> Part {
-    let key = text(row, "key");
-    let path = format!("/admin/settings/{key}");
-    let body = json!({ "value": text(row, "value") });
-    Part::of("setting", key, [Request { method: Method::PUT, path, body }])
-}
-
-fn labeler(row: &ForeignRow) -> Part {
-    let did = text(row, "did");
-    let mut requests = vec![post("/admin/labelers", json!({ "did": did }))];
-    if text(row, "status") != "active" {
-        let (method, path) = (Method::PATCH, format!("/admin/labelers/{did}"));
-        requests.push(Request { method, path, body: json!({ "status": "paused" }) });
-    }
-    Part::of("labeler", did, requests)
-}
-
-fn lexicon(row: &ForeignRow, backfill: bool) -> Part {
-    let id = text(row, "id");
-    let backfill = backfill && flag(row, "backfill");
-    let mut body = if text(row, "source") == "network" {
-        json!({ "nsid": id, "backfill": backfill })
-    } else {
-        // The document is sent as the value that it is.
-        let document: Value = serde_json::from_str(text(row, "lexicon_json")).unwrap_or_default();
-        json!({ "lexicon_json": document, "backfill": backfill })
-    };
-    let of_network = body.get("nsid").is_some();
-    for column in ["target_collection", "action"].into_iter().filter(|name| !of_network || *name != "action")
-    {
-        if let Some(value) = row.get(column).filter(|value| !value.is_empty()) {
-            body[column] = json!(value);
-        }
-    }
-    if !of_network && row.contains_key("token_cost") {
-        body["token_cost"] = number(row, "token_cost");
-    }
-    let path = if of_network { "/admin/network-lexicons" } else { "/admin/lexicons" };
-    Part::of("lexicon", id, [post(path, body)])
-}
-
-/// The scripts that earlier versions have in the row of their lexicon.
-fn scripts_of_lexicon(row: &ForeignRow) -> Vec<Part> {
-    let document: Value = serde_json::from_str(text(row, "lexicon_json")).unwrap_or_default();
-    let of_method = match document["defs"]["main"]["type"].as_str() {
-        Some("query") => TriggerKind::Query,
-        Some("procedure") => TriggerKind::Procedure,
-        _ => TriggerKind::RecordIndex,
-    };
-    let columns = [
-        ("script", of_method),
-        ("index_hook", TriggerKind::RecordIndex),
-        ("on_index_script", TriggerKind::RecordIndex),
-    ];
-    let bodies = columns.into_iter().filter_map(|(column, kind)| {
-        let body = row.get(column).filter(|body| !body.trim().is_empty())?;
-        Some(saved(&format!("{}:{}", kind.as_str(), text(row, "id")), body, None))
-    });
-    bodies.collect()
-}
-
-fn script(row: &ForeignRow) -> Part {
-    saved(text(row, "id"), text(row, "body"), row.get("description"))
-}
-
-fn saved(id: &str, body: &str, description: Option<&String>) -> Part {
-    let body = json!({ "id": id, "body": body, "description": description });
-    Part::of("script", id, [post("/admin/scripts", body)])
-}
-
-fn client(row: &ForeignRow) -> Part {
-    let is_public = text(row, "client_type") == "public";
-    let hash = row.get("client_secret_hash").filter(|hash| !hash.is_empty() && !is_public);
-    let body = json!({
-        "name": text(row, "name"),
-        "client_id_url": text(row, "client_id_url"),
-        "client_uri": text(row, "client_uri"),
-        "redirect_uris": list(row, "redirect_uris"),
-        "scopes": row.get("scopes"),
-        "client_type": if is_public { "public" } else { "confidential" },
-        "allowed_origins": list(row, "allowed_origins"),
-        "rate_limit_capacity": number(row, "rate_limit_capacity"),
-        "rate_limit_refill_rate": number(row, "rate_limit_refill_rate"),
-        "credentials": { "client_key": text(row, "client_key"), "client_secret_hash": hash },
-    });
-    let mut requests = vec![post("/admin/api-clients", body)];
-    if !flag(row, "is_active") {
-        let (method, path) = (Method::PUT, format!("/admin/api-clients/{CREATED_ID}"));
-        requests.push(Request { method, path, body: json!({ "is_active": false }) });
-    }
-    Part::of("application", text(row, "name"), requests)
+/// Rows of earlier versions have no type.
+fn is_lua(script: &ForeignRow) -> bool {
+    matches!(text(script, "script_type"), "" | "lua")
 }
