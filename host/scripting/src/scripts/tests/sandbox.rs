@@ -98,6 +98,7 @@ async fn unsafe_globals_are_removed() {
             "now",
             "os",
             "pairs",
+            "parallel",
             "pcall",
             "plugin",
             "print",
