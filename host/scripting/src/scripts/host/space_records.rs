@@ -11,8 +11,8 @@ use crate::scripts::bindings::belvedere::script::repo::{Loaded, Written};
 use crate::scripts::bindings::belvedere::script::types::Fault;
 use belvedere_instance::pds::{self, WriteAction};
 use belvedere_instance::spaces::{RecordWrite, SpaceError, WriteKind, WriteRequest, WrittenRecord};
-use belvedere_protocol::atproto::{Cid, Did};
 use belvedere_protocol::atproto::record::MAX_RECORD_BYTES;
+use belvedere_protocol::atproto::{Cid, Did};
 use belvedere_protocol::spaces::{SpaceRecordUri, SpaceUri};
 use belvedere_storage::store::spaces::records::SpaceRecord;
 

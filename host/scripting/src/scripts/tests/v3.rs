@@ -326,11 +326,6 @@ async fn errors_have_the_names_and_codes_of_v3() {
             "FORBIDDEN",
             "is not available on this server",
         ),
-        (
-            "r('happyview.spaces').get('x'):put_record { collection = 'a.b.c', rkey = 'd', record = {} }",
-            "NO_SESSION",
-            "no caller",
-        ),
         ("r('happyview.jobs').get()", "BAD_INPUT", "happyview-jobs.get: id: string expected"),
         ("r('happyview.jobs').list_any { limit = 0 }", "BAD_INPUT", "limit: positive integer expected"),
         ("r('happyview.jobs').list_any { state = {} }", "BAD_INPUT", "state"),
