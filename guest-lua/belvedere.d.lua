@@ -49,6 +49,23 @@ space = nil
 ---@type table<string, string>
 env = nil
 
+-- Calls at the same time ---------------------------------------------------------------------------------------------
+
+---Calls functions without arguments and returns the first value of each, in their order. Their calls of the server are made at the same time,
+---at most 8: requests, queries of methods, and reads. When some raise errors, that of the first function in their order is raised, after all have ended.
+---@generic A, B, C, D, E, F, G, H
+---@param a? fun(): A
+---@param b? fun(): B
+---@param c? fun(): C
+---@param d? fun(): D
+---@param e? fun(): E
+---@param f? fun(): F
+---@param g? fun(): G
+---@param h? fun(): H
+---@param ... fun(): any
+---@return A, B, C, D, E, F, G, H, any ...
+function parallel(a, b, c, d, e, f, g, h, ...) end
+
 -- Time and record keys ----------------------------------------------------------------------------------------------
 
 ---The value that the library `lib:NAME` returns, or a module of v3 such as `happyview.db`. A library runs once in a run, when it is required for

@@ -73,6 +73,20 @@ function given.http(request, answer) end
 ---@param answer { status?: integer, body?: string|table }
 function given.pds(method, answer) end
 
+---A space that this server hosts. Its creator, by default its authority, reads and writes everything in it. Members are DIDs, or addresses of spaces
+---whose members they are. Records in it are given by `given.record`, with an author who may write.
+---@param space string at://AUTHORITY/space/TYPE/KEY
+---@param options? { creator?: string, members?: table<string, "write"|"read"|"read_self"|"none">, public?: boolean }
+---@return string space
+function given.space(space, options) end
+
+---The answer of a plugin's function, in place of an installed plugin: a result or an error, to all calls or to those with these `args`. Several answers
+---are given one after the other, and the last stays.
+---@param plugin string
+---@param name string The name of the function.
+---@param answer { result?: any, args?: any[], fails?: { code: string, message?: string, status?: integer } }
+function given.plugin(plugin, name, answer) end
+
 ---@class belvedere.CallOptions
 ---@field as? string The account that calls.
 ---@field session? boolean Whether it has a session with its PDS; true when absent.
@@ -181,3 +195,12 @@ function seen.logs() end
 ---The jobs, oldest first.
 ---@return belvedere.TestJob[]
 function seen.jobs() end
+
+---The calls of plugins: `{ plugin, function, args }`.
+---@return table[]
+function seen.plugins() end
+
+---All records of a space: `{ uri, cid, record }`.
+---@param space string
+---@return table[]
+function seen.space(space) end

@@ -238,6 +238,23 @@ function given.pds(method, answer)
   ask(2, "pds", { method = method, status = answer.status, body = answer.body })
 end
 
+-- A space that this server hosts, with members { DID = right }.
+function given.space(space, options)
+  check(space, "string", "given.space: space")
+  options = options or {}
+  check(options, "table", "given.space: options")
+  return (ask(2, "space", { space = space, creator = options.creator, members = options.members, public = options.public }).space)
+end
+
+-- The answer of a plugin's function, to all calls or to those with these args.
+function given.plugin(plugin, name, answer)
+  check(plugin, "string", "given.plugin: plugin")
+  check(name, "string", "given.plugin: function")
+  check(answer, "table", "given.plugin: answer")
+  local args = answer.args and toarray(answer.args)
+  ask(2, "plugin", { plugin = plugin, ["function"] = name, args = args, result = answer.result, fails = answer.fails })
+end
+
 call = {}
 
 function call.query(nsid, params, options)
@@ -277,8 +294,13 @@ end
 
 seen = {}
 
-for _, list in ipairs({ "writes", "requests", "logs", "jobs" }) do
+for _, list in ipairs({ "writes", "requests", "logs", "jobs", "plugins" }) do
   seen[list] = function()
     return (ask(2, "seen", { list = list }).list)
   end
+end
+
+function seen.space(space)
+  check(space, "string", "seen.space: space")
+  return (ask(2, "seen", { list = "space", space = space }).list)
 end

@@ -1537,6 +1537,7 @@ export const profile = {
   instructions: 'Instructions',
   hostTime: 'Waiting for the server',
   instructionsOf: (value: string) => `${value} instructions`,
+  waited: (calls: string, rows: string, time: string) => `calls: ${calls}, rows: ${rows}, waiting: ${time}`,
   graph: 'Flame graph: callers are above what they call. The table below has the same lines.',
   none: 'The run spent none of that.',
   lines: 'By line',

@@ -9,13 +9,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use wit_bindgen_core::wit_parser::{
     Function, Resolve, Type, TypeDefKind, TypeId, TypeOwner, WorldId, WorldItem, WorldKey,
 };
 
-/// Interfaces that are not exposed to Lua: `meter` and `profile` are for the guest itself, `types` has no functions.
-const HIDDEN: [&str; 3] = ["meter", "profile", "types"];
+use crate::gathered;
+
+/// Interfaces that are not exposed to Lua: `types` has no functions, the others are for the guest itself.
+const HIDDEN: [&str; 4] = ["meter", "parallel", "profile", "types"];
 /// Prefix of the C names of the package `belvedere:script`.
 const PREFIX: &str = "belvedere_script";
 
@@ -30,6 +32,7 @@ pub(crate) fn generate(resolve: &Resolve, world: WorldId) -> Result<String> {
             }
         }
     }
+    gathered::check(resolve, &interfaces)?;
     let mut code = "/* Generated from wit/ by build/glue.rs. */\n".to_owned();
     let mut open = "static void push_host(lua_State *L) {\n  lua_newtable(L);\n".to_owned();
     for (interface, id) in interfaces {
@@ -55,45 +58,63 @@ struct Glue<'a> {
     body: String,
     /// Counts C locals, to make their names unique.
     locals: usize,
+    /// Whether it is one of [`gathered::FUNCTIONS`].
+    is_gathered: bool,
 }
 
 fn function_glue(resolve: &Resolve, interface: &str, function: &Function) -> Result<String> {
     let name = snake(&function.name);
     let what = format!("{interface}.{name}");
-    let mut glue = Glue { resolve, body: String::new(), locals: 0 };
+    let is_gathered = gathered::FUNCTIONS.contains(&what.as_str());
+    let mut glue = Glue { resolve, body: String::new(), locals: 0, is_gathered };
+    glue.begin(&format!("{interface}_{name}"), &what, function.params.len());
     let mut arguments = Vec::new();
-    writeln!(glue.body, "\nstatic int host_{interface}_{name}(lua_State *L) {{")?;
-    writeln!(
-        glue.body,
-        "  meter_host_called();\n  luaL_checkstack(L, 40, \"{what}\");\n  lua_settop(L, {});",
-        function.params.len()
-    )?;
+    for (i, param) in function.params.iter().enumerate() {
+        let local = format!("a{i}");
+        if let Some(inner) = glue.as_option(param.ty) {
+            writeln!(glue.body, "  {} {local} = {{0}};\n  int has_{local} = 0;", glue.c_type(inner)?)?;
+            arguments.push(format!("has_{local} ? &{local} : NULL"));
+        } else {
+            writeln!(glue.body, "  {} {local} = {{0}};", glue.c_type(param.ty)?)?;
+            arguments.push(if glue.by_value(param.ty) { local } else { format!("&{local}") });
+        }
+    }
+    // A call that was made has used its arguments.
+    writeln!(glue.body, "{}", if is_gathered { "  if (!number) {" } else { "  {" })?;
     for (i, param) in function.params.iter().enumerate() {
         let (index, local) = ((i + 1).to_string(), format!("a{i}"));
         let label = format!("{what}: {}", snake(&param.name));
         if let Some(inner) = glue.as_option(param.ty) {
-            writeln!(
-                glue.body,
-                "  {} {local};\n  int has_{local} = !lua_isnil(L, {index});",
-                glue.c_type(inner)?
-            )?;
-            writeln!(glue.body, "  if (has_{local}) {{")?;
+            writeln!(glue.body, "  has_{local} = !lua_isnil(L, {index});\n  if (has_{local}) {{")?;
             glue.take(inner, &index, &local, &label)?;
             writeln!(glue.body, "  }}")?;
-            arguments.push(format!("has_{local} ? &{local} : NULL"));
         } else {
-            writeln!(glue.body, "  {} {local};", glue.c_type(param.ty)?)?;
             glue.take(param.ty, &index, &local, &label)?;
-            arguments.push(if glue.by_value(param.ty) { local } else { format!("&{local}") });
         }
     }
-    let call = format!("{PREFIX}_{interface}_{name}");
-    glue.call(function.result, &call, arguments, &what)?;
+    writeln!(glue.body, "  }}")?;
+    glue.call(function.result, &format!("{PREFIX}_{interface}_{name}"), arguments, &what)?;
     writeln!(glue.body, "}}")?;
+    if is_gathered {
+        glue.body += &gathered::entry(&format!("{interface}_{name}"));
+    }
     Ok(glue.body)
 }
 
 impl Glue<'_> {
+    /// Emits the head of a function. A gathered one goes on in `made_…` when its task is resumed; `number` is that of its call then.
+    fn begin(&mut self, name: &str, what: &str, params: usize) {
+        let head = if self.is_gathered {
+            gathered::head(name, what, params)
+        } else {
+            format!(
+                "\nstatic int host_{name}(lua_State *L) {{\n  meter_host_called();\n  \
+                 luaL_checkstack(L, 40, \"{what}\");\n  lua_settop(L, {params});\n"
+            )
+        };
+        self.body.push_str(&head);
+    }
+
     fn call(
         &mut self,
         result: Option<Type>,
@@ -117,11 +138,16 @@ impl Glue<'_> {
             }
             writeln!(self.body, "  {} error;", self.c_type(error)?)?;
             arguments.push("&error".to_owned());
-            writeln!(
-                self.body,
-                "  profile_calling();\n  bool done = {call}({});\n  profile_called();\n  if (!done) {{",
-                arguments.join(", ")
-            )?;
+            if self.is_gathered {
+                let call = format!("{call}({})", arguments.join(", "));
+                self.body += &gathered::call(&what.replace('.', "_"), &call, &self.c_name(error)?);
+            } else {
+                writeln!(
+                    self.body,
+                    "  profile_calling();\n  bool done = {call}({});\n  profile_called();\n  if (!done) {{",
+                    arguments.join(", ")
+                )?;
+            }
             self.push(error, "error", what)?;
             writeln!(self.body, "  {}_free(&error);\n  raise_fault(L);\n  }}", self.c_name(error)?)?;
             let Some(ok) = ok else {
@@ -154,7 +180,7 @@ impl Glue<'_> {
     /// Emits code that converts the Lua value at `index` and stores it in the C variable `to`.
     fn take(&mut self, ty: Type, index: &str, to: &str, what: &str) -> Result<()> {
         if let Some(codec) = self.codec(ty) {
-            anyhow::ensure!(codec == "json", "{codec} can't be an argument, only a result");
+            ensure!(codec == "json", "{codec} can't be an argument, only a result");
             writeln!(self.body, "  take_json(L, {index}, \"{what}\", &{to}.ptr, &{to}.len);")?;
             return Ok(());
         }

@@ -8,6 +8,7 @@
 mod bindings;
 mod clang;
 mod component;
+mod gathered;
 mod glue;
 mod lua;
 mod patches;

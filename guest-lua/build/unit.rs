@@ -19,11 +19,12 @@ const LUA: [&str; 26] = [
 
 /// Our C files. Each may use definitions of the files before it. `glue.c` is generated, and only the
 /// profiled guest has `profile.c`.
-const OURS: [&str; 15] = [
+const OURS: [&str; 16] = [
     "memory.c",
     "meter.c",
     "profile.c",
     "coroutine.c",
+    "parallel.c",
     "raise.c",
     "buffer.c",
     "utf8.c",

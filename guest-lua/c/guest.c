@@ -208,7 +208,8 @@ static void push_error_text(lua_State *L, int index) {
 /* The message handler: records the script's line and what the host needs to know of the error, and turns it into text:
    the message, a NUL, and the traceback. */
 static int on_error(lua_State *L) {
-  int line = script_line(L);
+  int line = parallel_line(L, 1);
+  if (!line) line = script_line(L);
   current.line = line ? line : current.handle_line;
   note_fault(L, 1, current.fault, &current.answer);
   note_raised(L, 1);

@@ -191,7 +191,8 @@ static void push_own_globals(lua_State *L) {
 static void push_internals(lua_State *L) {
   static const luaL_Reg internals[] = {
       {"raise", prelude_raise}, {"encode", prelude_encode}, {"decode", prelude_decode}, {"array", prelude_array},
-      {"text", prelude_text},   {"chunk", prelude_chunk},   {"entries", prelude_entries}, {NULL, NULL}};
+      {"text", prelude_text},   {"chunk", prelude_chunk},   {"entries", prelude_entries},
+      {"resume", parallel_resume}, {"perform", parallel_perform}, {"rethrow", parallel_rethrow}, {NULL, NULL}};
   luaL_newlib(L, internals);
   lua_pushlightuserdata(L, &json_null);
   lua_setfield(L, -2, "null");

@@ -1,4 +1,4 @@
-//! Kills the server with SIGKILL: no record is lost, and state survives the restart.
+//! Kills the server with SIGKILL: no record is lost, the counts stay those of the records, and state survives the restart.
 
 use crate::fixtures::World;
 use serde_json::json;
@@ -26,10 +26,12 @@ async fn kills_lose_and_duplicate_nothing(mut world: World) {
         let enough = written - 40 + round * 6;
         world.server.eventually("part of the burst", async |server| server.records().await >= enough).await;
         world.server.kill();
+        assert_eq!(world.wrong_counts().await, [""; 0]);
         world.server.start_again().await;
     }
     world.server.eventually("everything", async |server| server.records().await >= written).await;
     assert_eq!(world.server.records().await, written, "nothing twice");
+    assert_eq!(world.wrong_counts().await, [""; 0]);
     let page = world.server.xrpc(&format!("{LIST}?limit=100")).await;
     assert_eq!(page.body["records"].as_array().unwrap().len(), 100);
 }

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::fixtures::NOTES;
 use crate::support::instance::{procedure_lexicon, query_lexicon, record_lexicon};
+use crate::support::plugins::PluginFiles;
 use crate::support::process::Process;
 
 const LIST: &str = "com.example.list";
@@ -47,9 +48,14 @@ struct Dev {
 
 impl Dev {
     async fn start(write: impl FnOnce(&dyn Fn(&str, &str))) -> Self {
+        Self::start_on("127.0.0.1", write).await
+    }
+
+    async fn start_on(host: &str, write: impl FnOnce(&dyn Fn(&str, &str))) -> Self {
         let folder = tempfile::tempdir().unwrap();
         write(&|path, text| write_file(&folder, path, text));
-        let mut process = Process::new(&[]);
+        let mut process = Process::new(&[("HOST", host)]);
+        process.address.set_ip(host.parse().unwrap());
         process.spawn_command(&["dev", &folder.path().display().to_string(), "--network-port", "0"]);
         let mut dev =
             Self { process, folder, client_key: String::new(), network: ([127, 0, 0, 1], 0).into() };
@@ -233,4 +239,54 @@ async fn records_that_apps_write_to_the_pds_come_by_the_stream() {
     assert_eq!(post("com.atproto.repo.deleteRecord", &headers, deletion).await.0, 200);
     dev.eventually("the deletion", async |dev| texts(dev).await == json!([])).await;
     assert_eq!(post("com.atproto.repo.createRecord", &[], note).await.0, 401);
+}
+
+const RENDER: &str = "com.example.render";
+
+#[tokio::test]
+async fn plugins_of_the_folder_are_loaded_replaced_and_removed() {
+    let files = PluginFiles::built("minimal");
+    let dev = Dev::start(|write| {
+        write("lexicons/com/example/render.json", &query_lexicon(RENDER).to_string());
+        write(
+            "scripts/xrpc.query/com.example.render.lua",
+            "function handle()
+  local ok, value = pcall(function() return plugin.minimal.echo('x') end)
+  return { ok = ok, value = ok and value or tostring(value) }
+end
+",
+        );
+        write("plugins/minimal/manifest.json", &files.manifest);
+    })
+    .await;
+    let log = dev.process.log();
+    assert!(log.contains("plugins/minimal") && log.contains("plugin.wasm can't be read"), "{log}");
+    assert_eq!(dev.call(RENDER).await.1["ok"], false);
+    fs::write(dev.folder.path().join("plugins/minimal/plugin.wasm"), &files.module).unwrap();
+    dev.eventually("the plugin", async |dev| {
+        dev.call(RENDER).await == (200, json!({ "ok": true, "value": ["x"] }))
+    })
+    .await;
+    assert!(dev.process.log().contains("plugin minimal 1.0.0 was loaded"), "{}", dev.process.log());
+    fs::write(dev.folder.path().join("plugins/minimal/plugin.wasm"), b"broken").unwrap();
+    dev.eventually("the error", async |dev| dev.process.log().contains("not all was reloaded")).await;
+    assert_eq!(dev.call(RENDER).await.1["ok"], true, "the version before stays");
+    fs::remove_dir_all(dev.folder.path().join("plugins")).unwrap();
+    dev.eventually("the removal", async |dev| dev.call(RENDER).await.1["ok"] == false).await;
+}
+
+#[tokio::test]
+async fn other_machines_reach_it_by_the_address_that_is_named() {
+    let dev = Dev::start_on("127.0.0.2", |write| {
+        write("lexicons/com/example/note.json", &record_lexicon(NOTES).to_string());
+        write("lexicons/com/example/list.json", &query_lexicon(LIST).to_string());
+        write("scripts/xrpc.query/com.example.list.lua", &list("one"));
+        write("seed/accounts.json", r#"[{ "handle": "alice.test" }]"#);
+    })
+    .await;
+    assert_eq!(dev.network.ip(), dev.process.address.ip());
+    assert!(dev.process.log().contains(&format!("http://{}/dashboard/", dev.process.address)));
+    assert_eq!(dev.call(LIST).await.0, 200);
+    let cookie = dev.log_in("alice.test").await;
+    assert!(cookie.contains('='), "{cookie}");
 }

@@ -7,7 +7,7 @@ use belvedere_standins::database::sqlite_url;
 use belvedere_standins::jetstream::{FakeJetstream, Frame, Place, tid};
 use belvedere_standins::postgres;
 use belvedere_standins::repos::{Fault, RepoNetwork, Site};
-use belvedere_storage::store::Db;
+use belvedere_storage::store::{Db, testing};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -84,6 +84,14 @@ impl World {
             Db::Postgres(db) => drop(sqlx::raw_sql(sql).execute(&db.pool).await.unwrap()),
         }
         db.close().await;
+    }
+
+    /// The numbers of records and links that are not those of the rows.
+    pub async fn wrong_counts(&self) -> Vec<String> {
+        let db = Db::open(&self.database, 1).await.unwrap();
+        let wrong = testing::wrong_counts(&db).await.unwrap();
+        db.close().await;
+        wrong
     }
 
     /// The recorded runs of scripts as they are stored.

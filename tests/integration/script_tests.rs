@@ -118,6 +118,83 @@ end)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spaces_and_answers_of_plugins_are_given() {
+    let folder = Folder::new();
+    folder.write(
+        "xrpc.query/com.example.group.lua",
+        "function handle()
+           if not space then error({ status = 404, error = 'NotFound' }) end
+           local page = db.query({ collection = 'com.example.note', space = space.space })
+           local texts = toarray({})
+           for i, note in ipairs(page.records) do texts[i] = plugin.mark_down.render(note.text) end
+           return { texts = texts, access = atproto.spaces.get_access(space.space, caller_did) }
+         end",
+    );
+    folder.write(
+        "xrpc.procedure/com.example.post.lua",
+        "function handle() local note = Record('com.example.note', { text = input.text }) note:set_space(input.space):save() return { uri = note._uri } end",
+    );
+    folder.write(
+        "test/groups.lua",
+        r#"
+local group = "at://did:plc:alice/space/com.example.group/friends"
+before_each(function()
+  given.space(group, { members = { ["did:plc:bob"] = "write", ["did:plc:carol"] = "read" } })
+end)
+local function read(caller)
+  return call.query("com.example.group", { space = group }, { as = caller })
+end
+test("members read, with a plugin", function()
+  given.record(group .. "/did:plc:bob/com.example.note/1", { text = "*hi*" })
+  given.plugin("mark-down", "render", { args = { "*hi*" }, result = "<em>hi</em>" })
+  expect(read("did:plc:carol").body).equals({ texts = { "<em>hi</em>" }, access = "read" })
+  expect(read("did:plc:alice").body.access).equals("write")
+  expect(read("did:plc:dave").status).equals(404)
+  expect(read().status).equals(404)
+  expect(seen.plugins()[1]).equals({ plugin = "mark_down", ["function"] = "render", args = { "*hi*" } })
+end)
+test("members write", function()
+  local posted = call.procedure("com.example.post", { text = "new", space = group }, { as = "did:plc:bob" })
+  expect(posted.error).equals(nil)
+  expect(seen.space(group)).includes({ uri = posted.body.uri, record = { text = "new" } })
+  expect(call.procedure("com.example.post", { text = "new", space = group }, { as = "did:plc:carol" }).status).equals(403)
+  expect(#seen.space(group)).equals(1)
+  expect(seen.writes()).equals({})
+end)
+test("others read public spaces", function()
+  local open = given.space("at://did:plc:alice/space/com.example.group/open", { public = true, creator = "did:plc:erin" })
+  given.record(open .. "/did:plc:erin/com.example.note/1", { text = "all" })
+  given.plugin("mark-down", "render", { fails = { code = "not-found", message = "no style" } })
+  local answer = call.query("com.example.group", { space = open }, { as = "did:plc:dave" })
+  expect(answer.error).includes("no style")
+  expect(function() plugin.mark_down.render("x") end).fails("no style")
+  given.plugin("other", "f", { result = 1 })
+  given.plugin("other", "f", { result = 2 })
+  expect({ plugin.other.f(), plugin.other.f(), plugin.other.f() }).equals({ 1, 2, 2 })
+  expect(function() plugin.none.f() end).fails("installed are mark-down, other")
+  expect(function() plugin.other.g() end).fails("it has f")
+end)
+test("what can't be is refused", function()
+  expect(function() given.space("at://did:plc:alice") end).fails("given.space")
+  expect(function() given.space(group) end).fails("the space exists")
+  expect(function() given.space("at://did:plc:alice/space/com.example.group/x", { members = { ["did:plc:bob"] = "all" } }) end).fails("is no right")
+  expect(function() given.record(group .. "/did:plc:carol/com.example.note/1", { text = "x" }) end).fails("given.record")
+  expect(function() given.plugin("other", "f", { fails = { code = "nonsense" } }) end).fails("is no code")
+  expect(function() seen.space("at://did:plc:bob/space/com.example.group/x") end).fails("no such space")
+end)
+"#,
+    );
+    folder.passes(4).await;
+    folder.write(
+        "test/missing.lua",
+        "test('asks for more', function() given.plugin('p', 'f', { args = { 1 }, result = 1 }) pcall(function() plugin.p.f(2) end) end)",
+    );
+    let ended = folder.test(&["--filter", "asks for more"]);
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    assert!(ended.out.contains("add given.plugin"), "{ended:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_requests_events_labels_and_jobs_are_seen() {
     let folder = Folder::new();
     folder

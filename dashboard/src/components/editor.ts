@@ -19,9 +19,18 @@ import { lua } from '@codemirror/legacy-modes/mode/lua'
 import { standardSQL } from '@codemirror/legacy-modes/mode/sql'
 import { lintGutter, setDiagnostics } from '@codemirror/lint'
 import { highlightSelectionMatches, searchKeymap } from '@codemirror/search'
-import { Compartment, EditorState, type Extension } from '@codemirror/state'
-import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view'
+import { Compartment, EditorState, RangeSet, StateEffect, StateField, type Extension } from '@codemirror/state'
+import {
+  drawSelection,
+  EditorView,
+  gutter,
+  GutterMarker,
+  highlightActiveLine,
+  keymap,
+  lineNumbers,
+} from '@codemirror/view'
 import { tags } from '@lezer/highlight'
+import type { LineNote } from '../lib/profile'
 import { completionsOf, type Suggestion } from './completion'
 import { sqlCompletionsOf, statementAt, type ReadableTable } from './sql-completion'
 
@@ -51,10 +60,49 @@ export interface Options {
 export interface Editor {
   setValue(text: string): void
   setDiagnostics(found: Diagnostic[]): void
+  setNotes(notes: LineNote[]): void
   setReadOnly(isReadOnly: boolean): void
   goToLine(line: number): void
   destroy(): void
 }
+
+class NoteMarker extends GutterMarker {
+  constructor(readonly note: LineNote) {
+    super()
+  }
+
+  override eq({ note }: NoteMarker) {
+    return note.text === this.note.text && note.title === this.note.title && note.heat === this.note.heat
+  }
+
+  override toDOM() {
+    const shown = document.createElement('span')
+    shown.textContent = this.note.text
+    shown.title = this.note.title
+    shown.className = `heat${this.note.heat}`
+    return shown
+  }
+}
+
+const putNotes = StateEffect.define<LineNote[]>()
+
+const notes = StateField.define<RangeSet<NoteMarker>>({
+  create: () => RangeSet.empty,
+  update(shown, { changes, effects, newDoc }) {
+    let next = shown.map(changes)
+    for (const effect of effects) {
+      if (!effect.is(putNotes)) continue
+      const known = effect.value.filter(({ line }) => line >= 1 && line <= newDoc.lines)
+      next = RangeSet.of(
+        known.map((note) => new NoteMarker(note).range(newDoc.line(note.line).from)),
+        true,
+      )
+    }
+    return next
+  },
+})
+
+const noteGutter = gutter({ class: 'cm-notes', markers: (view) => view.state.field(notes) })
 
 const languages: Record<Language, () => Extension> = {
   json,
@@ -85,6 +133,10 @@ const theme = EditorView.theme({
   '.cm-content': { padding: '8px 0', minHeight: '160px', caretColor: 'var(--text)' },
   '.cm-cursor': { borderLeftColor: 'var(--text)' },
   '.cm-gutters': { color: 'var(--muted)', backgroundColor: 'var(--surface)', borderRight: '1px solid var(--border)' },
+  '.cm-notes span': { display: 'block', padding: '0 6px', fontSize: '11px', textAlign: 'right', borderRadius: '3px' },
+  '.cm-notes .heat1': { backgroundColor: 'color-mix(in srgb, var(--warn) 12%, transparent)' },
+  '.cm-notes .heat2': { backgroundColor: 'color-mix(in srgb, var(--warn) 28%, transparent)' },
+  '.cm-notes .heat3': { color: 'var(--text)', backgroundColor: 'color-mix(in srgb, var(--warn) 50%, transparent)' },
   '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'var(--surface)' },
   '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground': {
     background: 'var(--accent-soft)',
@@ -155,6 +207,8 @@ export function createEditor(host: HTMLElement, options: Options): Editor {
       doc: options.value,
       extensions: [
         lineNumbers(),
+        notes,
+        noteGutter,
         lintGutter(),
         history(),
         drawSelection(),
@@ -204,6 +258,9 @@ export function createEditor(host: HTMLElement, options: Options): Editor {
     setDiagnostics(found) {
       const marks = found.map((one) => ({ ...position(one), severity: one.severity ?? 'error', message: one.message }))
       view.dispatch(setDiagnostics(view.state, marks))
+    },
+    setNotes(given) {
+      view.dispatch({ effects: putNotes.of(given) })
     },
     setReadOnly(isReadOnly) {
       view.dispatch({ effects: writable.reconfigure(readOnly(isReadOnly)) })

@@ -1,4 +1,16 @@
-import type { ProfilePlace } from '../api/models/scripts'
+import type { ProfilePlace, RunProfile } from '../api/models/scripts'
+import { profile as t } from '../texts'
+import { compact, count, duration } from './format'
+
+/** A note beside a line. */
+export interface LineNote {
+  /** Counted from 1. */
+  line: number
+  text: string
+  title: string
+  /** From 0 to 3. */
+  heat: number
+}
 
 /** The costs by which a profile is drawn. */
 export type Cost = 'instructions' | 'host_us'
@@ -56,4 +68,31 @@ export function barsOf(places: ProfilePlace[], cost: Cost): Bar[] {
 /** “inner:3”, or without a line the function alone. */
 export function nameOf({ function: name, line }: ProfilePlace): string {
   return line > 0 ? `${name}:${line}` : name
+}
+
+/** A time of a profile, in microseconds. */
+export function timeOf(us: number): string {
+  return us > 0 && us < 1000 ? `${us} µs` : duration(us / 1e6)
+}
+
+/** The costs of the lines of a script, as notes beside them. The line with the greatest share of instructions or of waiting is the hottest. */
+export function notesOf({ lines }: RunProfile, trigger: string): LineNote[] {
+  const own = lines.filter(({ file, instructions, host_calls: calls }) => file === trigger && instructions + calls > 0)
+  const most = { instructions: 0, host_us: 0 }
+  for (const line of own) {
+    most.instructions = Math.max(most.instructions, line.instructions)
+    most.host_us = Math.max(most.host_us, line.host_us)
+  }
+  return own.map(({ line, instructions, host_calls: calls, rows, host_us: us }) => {
+    const share = Math.max(instructions / (most.instructions || 1), us / (most.host_us || 1))
+    const wait = calls > 0 ? timeOf(us) : ''
+    return {
+      line,
+      text: wait ? `${compact(instructions)} · ${wait}` : compact(instructions),
+      title: [t.instructionsOf(count(instructions)), ...(wait ? [t.waited(count(calls), count(rows), wait)] : [])].join(
+        ', ',
+      ),
+      heat: share > 0.66 ? 3 : share > 0.33 ? 2 : share > 0.05 ? 1 : 0,
+    }
+  })
 }

@@ -2,6 +2,8 @@
 
 use belvedere_base::clock::Clock;
 use belvedere_standins::jetstream::{Frame, Place, tid};
+use belvedere_storage::store::Db;
+use belvedere_storage::store::testing::wrong_counts;
 
 use crate::fixtures::{ALICE, LIST, NOTES};
 use crate::support::instance::{query_lexicon, record_lexicon};
@@ -109,6 +111,9 @@ async fn another_takes_over_from_one_that_is_killed() {
     let all = u64::try_from(written).unwrap();
     hosts.a.eventually("everything", async |a| a.records().await >= all).await;
     assert_eq!(hosts.b.records().await, all);
+    let db = Db::open(&hosts.url, 1).await.unwrap();
+    assert_eq!(wrong_counts(&db).await.unwrap(), [""; 0]);
+    db.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

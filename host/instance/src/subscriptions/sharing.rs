@@ -71,6 +71,15 @@ impl<K: Hash + Eq + Clone, V> Sharing<K, V> {
     }
 }
 
+impl<K: Hash + Eq, V> Place<K, V> {
+    /// Shares the value with no more connections. Those that have it keep it, and it keeps its place.
+    pub(super) fn withdraw(&self) {
+        if let Some(by_key) = self.by_key.upgrade() {
+            lock(&by_key).remove(&self.key);
+        }
+    }
+}
+
 impl<K: Hash + Eq, V> Drop for Place<K, V> {
     fn drop(&mut self) {
         let Some(by_key) = self.by_key.upgrade() else { return };

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 
 use belvedere_protocol::atproto::event_stream::Subprotocol;
 use belvedere_protocol::atproto::{Did, Nsid};
-use belvedere_web::fair_share::{Full, Tenant};
+use belvedere_web::fair_share::{Bounds, FairPool, Full, Permit, Tenant};
 use belvedere_web::http::websocket::Frame;
 
 use super::queue::{self, Ended, Numbered, Receiver, Sender};
@@ -39,14 +39,14 @@ const MAX_ANSWERS: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Watches {
     shared: Sharing<WatchKey, Watch>,
-    answers: Arc<Semaphore>,
+    answers: FairPool,
 }
 
 impl Default for Watches {
     fn default() -> Self {
         Self {
             shared: Sharing::new("live_queries", MAX_WATCHES, MAX_WATCHES_PER_TENANT),
-            answers: Arc::new(Semaphore::new(MAX_ANSWERS)),
+            answers: FairPool::new("live_query_answers", Bounds::without_refusals(MAX_ANSWERS)),
         }
     }
 }
@@ -63,9 +63,12 @@ impl Watches {
         Ok(watch)
     }
 
-    /// Permits to answer a query again.
-    pub fn answers(&self) -> &Semaphore {
-        &self.answers
+    /// A permit to answer a query of this tenant again, which queries of other tenants can't take from it.
+    ///
+    /// # Errors
+    /// None today: a call waits for as long as it takes.
+    pub async fn permit(&self, tenant: &Tenant) -> Result<Permit, Full> {
+        self.answers.enter(tenant).await
     }
 }
 
@@ -151,8 +154,9 @@ impl Watch {
         state.connections.retain(send);
     }
 
-    /// Ends all connections.
+    /// Ends all connections. Later ones get a new watch.
     pub fn end(&self, end: End) {
+        self.place.withdraw();
         let mut state = self.state();
         state.end = Some(end);
         state.connections.clear();
@@ -250,8 +254,31 @@ mod tests {
         assert!(texts(late.next().await)[0].contains("list#page"));
         watch.end(End::Error("NotFound", "gone"));
         assert!(matches!(early.next().await, Next::Error(_, "NotFound")));
-        assert!(matches!(watch.join().next().await, Next::Error(_, "NotFound")), "also who comes later");
+        assert!(
+            matches!(watch.join().next().await, Next::Error(_, "NotFound")),
+            "also who was about to join"
+        );
+        let next = watches.get(&key("1"), &Tenant::Instance).unwrap();
+        assert!(!Arc::ptr_eq(&watch, &next), "who comes later is not told about the end of an earlier one");
         drop((watch, early, late));
+        assert!(Arc::ptr_eq(&next, &watches.get(&key("1"), &Tenant::Instance).unwrap()));
+        drop(next);
         assert_eq!(watches.shared.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn answers_of_one_tenant_leave_permits_to_others() {
+        let watches = Watches::default();
+        let [a, b] = ["did:plc:a", "did:plc:b"].map(Tenant::of_did);
+        let mut held = Vec::new();
+        for _ in 0..MAX_ANSWERS / 2 {
+            held.push(watches.permit(&a).await.unwrap());
+        }
+        let waits = watches.permit(&a);
+        let mut waits = std::pin::pin!(waits);
+        assert!(futures_util::poll!(&mut waits).is_pending(), "it has its half");
+        let _other = watches.permit(&b).await.unwrap();
+        drop(held);
+        waits.await.unwrap();
     }
 }

@@ -31,7 +31,7 @@ mod values;
 pub use engine::{
     COMPILE_COMMAND, CompileLimits, Compiler, EngineConfig, EngineError, PluginEngine, compile_module,
 };
-pub use package::{MAX_MODULE, manifest_id, shortened};
+pub use package::{MAX_MODULE, Package, manifest_id, shortened};
 pub use registry::{LoadedPlugin, PausedHere, PluginStatus, Plugins};
 pub use services::PluginServices;
 pub use sources::shown as shown_url;

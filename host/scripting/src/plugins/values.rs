@@ -24,6 +24,31 @@ impl Fault {
 }
 
 impl FaultCode {
+    const ALL: [Self; 17] = [
+        Self::BadInput,
+        Self::InvalidRecord,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::Conflict,
+        Self::NoSession,
+        Self::AuthRequired,
+        Self::OutOfScope,
+        Self::NeedsReauth,
+        Self::NotLinked,
+        Self::Upstream,
+        Self::RateLimited,
+        Self::TimedOut,
+        Self::TooLarge,
+        Self::Quota,
+        Self::Unsupported,
+        Self::Internal,
+    ];
+
+    /// The code with a name in the contract.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.as_str() == name)
+    }
+
     /// The name in the contract.
     pub fn as_str(self) -> &'static str {
         match self {

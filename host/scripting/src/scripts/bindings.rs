@@ -20,6 +20,7 @@ wasmtime::component::bindgen!({
         "belvedere:script/linked-repos": async | trappable,
         "belvedere:script/spaces": async | trappable,
         "belvedere:script/plugins": async | trappable,
+        "belvedere:script/parallel": async | trappable,
         default: trappable,
     },
     exports: { default: async },

@@ -173,6 +173,13 @@ pub const PLUGIN_FUEL_PER_MICROSECOND: u64 = 8_000;
 /// Maximum depth of methods that call each other through scripts (`xrpc.*`). Each level has instances of its own.
 pub const XRPC_DEPTH: u32 = 8;
 
+/// Calls that the functions of one `parallel` make at the same time: a page needs a few answers at once, and each call may take a
+/// connection of the database. The guest has the same limit (`guest-lua/c/parallel.c`).
+pub const PARALLEL_CALLS: usize = 8;
+
+/// Answers of such calls that a run has not taken: those of a round, and of one that a call in another function has made meanwhile.
+pub const KEPT_ANSWERS: usize = 2 * PARALLEL_CALLS;
+
 /// Calls in one `xrpc.query_all`.
 pub const XRPC_BATCH: usize = 20;
 

@@ -138,7 +138,10 @@ impl Scripting {
             .with_repos(repos.clone())
             .with_linked_repos(linked_repos.clone())
             .with_spaces(spaces.clone())
-            .with_plugins(Arc::new(ServerPlugins::new(plugins.loaded.clone(), plugins.calls.clone())));
+            .with_plugins(match startup.outside.embedded() {
+                Some(stand_ins) => Arc::clone(&stand_ins.plugins),
+                None => Arc::new(ServerPlugins::new(plugins.loaded.clone(), plugins.calls.clone())),
+            });
         let services = match startup.outside.observer() {
             Some(observer) => services.with_observer(Arc::clone(observer)),
             None => services,

@@ -9,6 +9,7 @@ use belvedere_base::lifecycle::Lifecycle;
 use belvedere_base::random::Random;
 use belvedere_instance::config::Config;
 use belvedere_instance::pds::Sessions;
+use belvedere_scripting::scripts::services::PluginCalls;
 use belvedere_scripting::scripts::{Engine, LogSink, RunObserver, ScriptRegistry, Xrpc};
 use belvedere_storage::store::StoreError;
 use belvedere_web::net::StandIn;
@@ -22,6 +23,8 @@ pub struct StandIns {
     pub clock: Clock,
     pub random: Random,
     pub network: Arc<dyn StandIn>,
+    /// Functions of plugins.
+    pub plugins: Arc<dyn PluginCalls>,
     /// The sessions with users' PDSs.
     pub sessions: Sessions,
     /// Receives the log lines of scripts.

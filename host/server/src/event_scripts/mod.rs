@@ -16,7 +16,6 @@ mod retry;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -41,11 +40,6 @@ const MAX_RUNS: usize = 16;
 /// Scripts of subscriptions that run at the same time: a client that resumes may need thousands of runs, and the scripts of
 /// records must not wait for them. Half of them for one tenant, so that those of another go on.
 const MAX_MESSAGE_RUNS: usize = 8;
-
-/// Each connection has a few runs that wait, for as long as it takes.
-fn message_bounds() -> Bounds {
-    Bounds::half_per_tenant(MAX_MESSAGE_RUNS, usize::MAX, Duration::MAX)
-}
 
 /// Runs the scripts bound to record and label events. Cheap to clone.
 #[derive(Clone)]
@@ -77,7 +71,10 @@ impl EventScripts {
             events,
             db,
             runs: Semaphore::new(MAX_RUNS),
-            message_runs: FairPool::new("subscription_script_runs", message_bounds()),
+            message_runs: FairPool::new(
+                "subscription_script_runs",
+                Bounds::without_refusals(MAX_MESSAGE_RUNS),
+            ),
             early: EarlyEvents::default(),
         }))
     }

@@ -158,8 +158,7 @@ impl Keeper {
             tracing::debug!(%error, "the use of a collection by a live query can't be stored");
             return Outcome::Later;
         }
-        // It is never closed.
-        let _permit = app.watches.answers().acquire().await;
+        let Ok(_permit) = app.watches.permit(&call.caller.tenant).await else { return Outcome::Later };
         match answer(app, call).await {
             Ok(answer) if answer.len() > MAX_ANSWER => Outcome::End(End::Error(
                 "AnswerTooLarge",

@@ -16,6 +16,7 @@ pub mod api_keys;
 pub mod app_push;
 pub mod backfill;
 pub mod backup;
+mod counts;
 pub mod cursors;
 pub mod dead_letters;
 mod dedicated_connection;

@@ -33,6 +33,11 @@ impl Bounds {
         let (per_tenant, waiting_per_tenant) = (permits.div_ceil(2), waiting.div_ceil(2));
         Self { permits, per_tenant, waiting, waiting_per_tenant, max_wait }
     }
+
+    /// A tenant may use half of the permits. Calls wait for as long as it takes: for callers whose number is limited elsewhere.
+    pub fn without_refusals(permits: usize) -> Self {
+        Self::half_per_tenant(permits, usize::MAX, Duration::MAX)
+    }
 }
 
 /// The reason why a call got no permit.

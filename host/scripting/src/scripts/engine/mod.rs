@@ -58,8 +58,6 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     runner: Runner<RunState>,
     guest: Guest,
-    /// For runs that are recorded or replayed.
-    taped: Guest,
     profiled: ProfiledGuest,
     instance_permits: InstancePermits,
     memory: MemoryPool,
@@ -86,7 +84,6 @@ impl Engine {
         let wasm = wasmtime::Engine::new(&wasm_config(&config)).map_err(EngineError::Wasm)?;
         let image = image::load(&config.cache_dir, &wasm, GuestBuild::Ordinary).await?;
         let guest = Guest::link(&wasm, &image).map_err(EngineError::Wasm)?;
-        let taped = guest.taped(&wasm).map_err(EngineError::Wasm)?;
         let profiled = ProfiledGuest::new(config.cache_dir, wasm.clone());
         let instance_permits = InstancePermits::new(config.pool_size, config.queue);
         let memory = MemoryPool::new(config.memory);
@@ -97,7 +94,6 @@ impl Engine {
         let engine = Self(Arc::new(Inner {
             runner: Runner::new(wasm, config.processor, instance_run::limit),
             guest,
-            taped,
             profiled,
             instance_permits,
             memory,
@@ -315,11 +311,8 @@ impl Engine {
             &mut wasmtime::Store<RunState>,
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
     ) -> Result<RunReport<T>, ScriptFailure> {
-        let guest = match &state.tape {
-            Some(_) => &self.0.taped,
-            None if state.is_profiled() => self.0.profiled.get().await?,
-            None => &self.0.guest,
-        };
+        let is_profiled = state.is_profiled();
+        let guest = if is_profiled { self.0.profiled.get().await? } else { &self.0.guest };
         let (tenant, lineage) = (state.tenant().clone(), state.lineage().clone());
         let entered = self.0.instance_permits.enter(&tenant, lineage.depth(), lineage.time_left()).await;
         let _permit = entered.map_err(instance_run::no_instance)?;

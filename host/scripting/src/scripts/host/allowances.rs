@@ -7,7 +7,7 @@ use crate::scripts::bindings::belvedere::script::types::Fault;
 use crate::scripts::limits;
 
 /// The resources of other servers that a run has used so far.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Outbound {
     /// Factor of this run's limits to those of an ordinary run.
     factor: u32,
@@ -61,6 +61,17 @@ impl Outbound {
     pub(super) fn charge(&mut self, bytes: usize, waited: Duration) {
         self.bytes += bytes;
         self.waited += waited;
+    }
+
+    /// Adds the requests and the bytes between two states of a call.
+    pub(super) fn add_used(&mut self, before: &Self, after: &Self) {
+        self.requests = self.requests.saturating_add(after.requests - before.requests);
+        self.bytes += after.bytes - before.bytes;
+    }
+
+    /// The time waited since another state of the same call.
+    pub(super) fn waited_since(&self, before: &Self) -> Duration {
+        self.waited.saturating_sub(before.waited)
     }
 }
 

@@ -1,13 +1,12 @@
 //! Calls into the guest, and converts the generated types to the engine's.
 
 use bytes::Bytes;
-use wasmtime::component::{Component, HasSelf, Instance as WasmInstance, InstancePre, Linker};
+use wasmtime::component::{Component, Instance as WasmInstance, InstancePre, Linker};
 use wasmtime::{Engine, Result, Store};
 
-use super::plugins;
+use super::contract_calls;
 use super::state::RunState;
 use super::stopped_guest::StoppedGuest;
-use super::taped;
 use crate::scripts::bindings::belvedere::script::types::{
     Failure, FailureKind as Kind, Field as WitField, Raised, Shape as WitShape,
 };
@@ -53,8 +52,7 @@ pub(in crate::scripts) struct ReturnValue {
 /// A linker with every import that the contract has; the guest can't import anything else.
 pub(in crate::scripts) fn linker(engine: &Engine) -> Result<Linker<RunState>> {
     let mut linker = Linker::new(engine);
-    ScriptBindings::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
-    plugins::link(&mut linker)?;
+    contract_calls::link(&mut linker)?;
     Ok(linker)
 }
 
@@ -62,14 +60,6 @@ impl Guest {
     pub(in crate::scripts) fn link(engine: &Engine, component: &Component) -> Result<Self> {
         let pre = linker(engine)?.instantiate_pre(component)?;
         Ok(Self { indices: GuestIndices::new(&pre)?, pre, stopped: StoppedGuest::new(engine)? })
-    }
-
-    /// The same guest with the imports of runs that are recorded or replayed.
-    pub(in crate::scripts) fn taped(&self, engine: &Engine) -> Result<Self> {
-        let mut linker = Linker::new(engine);
-        taped::link(&mut linker)?;
-        let pre = linker.instantiate_pre(self.pre.component())?;
-        Ok(Self { indices: GuestIndices::new(&pre)?, pre, stopped: self.stopped.clone() })
     }
 
     /// The guest, ready to be instantiated.

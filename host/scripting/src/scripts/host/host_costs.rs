@@ -46,11 +46,25 @@ impl HostCosts {
 
     /// Ends the call that has begun, if there is one.
     pub(super) fn end(&mut self, calls: u32, rows: u64) {
-        let Some(begun) = self.calling.take() else { return };
-        let cost = self.places.entry(begun.place.min(MAX_PLACES)).or_default();
-        cost.calls += calls - begun.calls;
-        cost.rows += rows - begun.rows;
-        cost.time += begun.since.elapsed();
+        let Some(Calling { place, since, calls: calls_before, rows: rows_before }) = self.calling.take()
+        else {
+            return;
+        };
+        let (calls, rows) = (calls - calls_before, rows - rows_before);
+        self.add(place, HostCost { calls, rows, time: since.elapsed() });
+    }
+
+    /// Adds a call that was made elsewhere.
+    pub(super) fn add(&mut self, place: u32, HostCost { calls, rows, time }: HostCost) {
+        let cost = self.places.entry(place.min(MAX_PLACES)).or_default();
+        cost.calls += calls;
+        cost.rows += rows;
+        cost.time += time;
+    }
+
+    /// The place of the call that has begun.
+    pub(super) fn calling(&self) -> Option<u32> {
+        self.calling.as_ref().map(|begun| begun.place)
     }
 
     pub(super) fn at(&self, place: u32) -> HostCost {

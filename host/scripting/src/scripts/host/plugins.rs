@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use wasmtime::component::Linker;
 use wasmtime::{StoreContextMut, Trap};
 
 use super::state::RunState;
@@ -24,19 +23,6 @@ use belvedere_base::error_text::cut;
 
 /// The interface, as the guest imports it.
 pub(super) const INTERFACE: &str = "belvedere:script/plugins@0.1.0";
-
-/// Links `call` so that it reduces the run's fuel, which the bindings' functions can't reach, in place of theirs.
-pub(super) fn link(linker: &mut Linker<RunState>) -> wasmtime::Result<()> {
-    linker.allow_shadowing(true);
-    linker.instance(INTERFACE)?.func_wrap_async(
-        "call",
-        |mut store: StoreContextMut<'_, RunState>, (plugin, function, args): (String, String, Vec<u8>)| {
-            Box::new(async move { Ok((paid_call(&mut store, plugin, function, args).await?,)) })
-        },
-    )?;
-    linker.allow_shadowing(false);
-    Ok(())
-}
 
 /// Calls a function, and takes what it computed out of the run's fuel.
 pub(super) async fn paid_call(
@@ -59,7 +45,7 @@ impl Host for RunState {
         function: String,
         args: Vec<u8>,
     ) -> wasmtime::Result<Result<Vec<u8>, PluginFault>> {
-        // `link` replaces this. Without the run's fuel no plugin may compute.
+        // The linker replaces this. Without the run's fuel no plugin may compute.
         Ok(call(self, 0, plugin, function, args).await)
     }
 }

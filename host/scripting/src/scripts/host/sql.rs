@@ -10,6 +10,14 @@ use crate::scripts::dry_run::DryWrite;
 use crate::scripts::effects::writes;
 use crate::scripts::limits;
 use belvedere_storage::query::SqlPage;
+use belvedere_storage::store::Backend;
+
+/// Whether a statement changes something.
+pub(super) fn is_write(state: &RunState, sql: &str) -> bool {
+    // A replay has no index. The dialects differ in no statement that scripts may use to write.
+    let backend = state.services.as_ref().map_or(Backend::Sqlite, |services| services.index.backend());
+    writes(sql, backend)
+}
 
 pub(super) async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAnswer, Fault> {
     if state.services.is_none() {

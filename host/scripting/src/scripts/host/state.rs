@@ -9,6 +9,7 @@ use super::blobs::Blobs;
 use super::fault;
 use super::host_costs::HostCosts;
 use super::tid::TidClock;
+use super::waiting_calls::WaitingCalls;
 use crate::scripts::OutboundHttp;
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::dry_run::DryRun;
@@ -70,25 +71,27 @@ pub(in crate::scripts) struct RunState {
     /// The libraries that the run may require are among these.
     pub(super) scripts: Arc<ScriptSet>,
     /// The answers to the caller for faults that are not caught. A fault has the number of its answer.
-    answers: Vec<Arc<FailureAnswer>>,
-    host_calls: Arc<AtomicU32>,
+    pub(super) answers: Vec<Arc<FailureAnswer>>,
+    pub(super) host_calls: Arc<AtomicU32>,
     /// Factor of this run's limits to those of an ordinary run.
-    factor: u32,
+    pub(super) factor: u32,
     pub(super) rows: u64,
-    row_bytes: u64,
-    json_bytes: u64,
-    log_lines: u32,
-    database_time: Duration,
+    pub(super) row_bytes: u64,
+    pub(super) json_bytes: u64,
+    pub(super) log_lines: u32,
+    pub(super) database_time: Duration,
     pub(super) outbound: Outbound,
     pub(super) blobs: Blobs,
+    /// Calls that wait to be made at the same time.
+    pub(super) calls: WaitingCalls<Self>,
     pub(super) writes: WriteCount,
-    plugin_calls: u32,
+    pub(super) plugin_calls: u32,
     /// The time that plugins computed for the run since its fuel was last reduced by that.
     pub(super) plugin_time: Duration,
     /// The use above the run's fuel.
     pub(super) unpaid_fuel: u64,
     /// The session with the caller's PDS; `None` when this kind of run may use none.
-    session: Option<Result<Arc<Session>, NoSession>>,
+    pub(super) session: Option<Result<Arc<Session>, NoSession>>,
     /// `None` unless a profile of the run is wanted.
     pub(super) profile: Option<Box<HostCosts>>,
     /// Records the run, or answers it from a recording.
@@ -146,6 +149,7 @@ impl RunState {
             outbound: Outbound::of(factor),
             database_time: Duration::ZERO,
             blobs: Blobs::default(),
+            calls: WaitingCalls::default(),
             writes: WriteCount::default(),
             plugin_calls: 0,
             plugin_time: Duration::ZERO,

@@ -44,6 +44,17 @@ impl Recorder {
         }
     }
 
+    /// Adds the calls that another recorder has, with their secrets.
+    pub(in crate::scripts) fn append(&mut self, other: Self) {
+        self.secrets.extend(other.secrets);
+        for RecordedCall { name, args, answer } in other.calls {
+            self.add(&name, args, answer);
+        }
+        if other.is_dropped {
+            self.drop_run();
+        }
+    }
+
     /// Says that a value that the calls have is a secret.
     pub(in crate::scripts) fn add_secret(&mut self, secret: &[u8]) {
         self.secrets.push(secret.to_vec());

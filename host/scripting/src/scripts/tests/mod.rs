@@ -14,6 +14,7 @@ mod limits;
 mod lines;
 mod memory;
 mod names;
+mod parallel;
 mod plugin_components;
 mod plugins;
 mod pool;

@@ -92,6 +92,9 @@ async fn a_profile_counts_each_construct_exactly() {
         "while true do end",
         "local function f() return 1 + f() end return f()",
         "local s = {} for i = 1, 1000000 do s[i] = string.rep('x', 100000) .. i end",
+        "local function count() return db.count('com.example.note') end return { parallel(count, function() error('x') end, count) }",
+        "local function f() return db.count('com.example.note') end parallel(function() parallel(f, f) end, f, coroutine.yield)",
+        "parallel(function() db.count('com.example.note') end, function() while true do end end)",
         "local co = coroutine.create(function() local t <close> = setmetatable({}, { __close = function() local x = 1 end }) coroutine.yield() end) coroutine.resume(co) coroutine.close(co)",
     ];
     for construct in constructs {
@@ -201,4 +204,23 @@ async fn sampled_runs_are_summed_by_line() {
     let script = stage.engine.compile(Trigger::parse(TRIGGER).unwrap(), source).await;
     stage.engine.run(&script, Invocation::default(), &stage.services).await.unwrap();
     assert!(script.sampled_profile().is_none());
+}
+
+#[tokio::test]
+async fn a_profile_assigns_calls_at_the_same_time_to_their_lines() {
+    let source = "function handle()
+    local a, b = parallel(
+        function() return db.query({ collection = 'com.example.note' }).records end,
+        function()
+            db.count('com.example.note')
+            return db.count('com.example.note')
+        end)
+    return { #a, b }
+end";
+    let (_, profile) = profiled(source).await;
+    let host = |line: u32| {
+        let lines = profile.lines.iter().filter(|found| found.file == TRIGGER && found.line == line);
+        lines.fold((0, 0), |(calls, rows), found| (calls + found.cost.host_calls, rows + found.cost.rows))
+    };
+    assert_eq!([3, 5, 6, 2].map(host), [(1, 2), (1, 0), (1, 0), (0, 0)]);
 }

@@ -85,6 +85,42 @@ async fn an_identical_body_gives_identical_results() {
     assert!(receiver.try_recv().is_err(), "replays are not recorded");
 }
 
+const PARALLEL: &str = "function handle()
+  local order = {}
+  local function note(what) order[#order + 1] = what .. math.random(1, 1000) end
+  local ok, failure = pcall(function()
+    return { parallel(
+      function() local n = db.count('com.example.note') note('count') return n .. now() end,
+      function() note(TID()) db.raw('DELETE FROM mine') local row = db.get('at://did:plc:a/com.example.note/1') note(row.text) end,
+      function() if params.text == 'fail' then error('no') end pcall(db.query, { collection = 'com.example.down' }) note('down') end,
+      function() local a, b = parallel(function() return db.raw('SELECT $1', { params.text })[1] end, now) note(a) return b end) }
+  end)
+  if params.text == 'endless' then parallel(function() db.count('com.example.note') end, function() while true do end end) end
+  return { order, ok, ok and failure or tostring(failure) }
+end";
+
+#[tokio::test]
+async fn calls_at_the_same_time_are_replayed_as_they_were() {
+    let (stage, mut receiver) = Stage::set().await.recording().await;
+    stage.put(&[("at://did:plc:a/com.example.note/1", r#"{"text":"one"}"#)]);
+    for text in ["x", "fail", "endless"] {
+        let run = stage.record(&mut receiver, PARALLEL, text).await;
+        let calls: Vec<&str> = run.calls.iter().map(|call| call.name.as_str()).collect();
+        let expected =
+            ["clock.tid", "db.raw", "clock.now", "db.count", "db.query", "db.raw", "clock.now", "db.get"];
+        let expected: Vec<_> =
+            expected.into_iter().filter(|name| text != "fail" || *name != "db.query").collect();
+        assert_eq!(calls, expected, "{text}");
+        let replayed = stage.replay(PARALLEL, run).await;
+        assert_eq!(replayed.differences, [], "{text}");
+        assert_eq!(replayed.recorded_instructions, replayed.instructions, "{text}");
+    }
+    // A body that makes the same calls in turn asks for nothing else.
+    let run = stage.record(&mut receiver, "function handle() return { parallel(function() return db.count('a.b.c') end, function() return db.get('at://did:plc:a/com.example.note/1').text end) } end", "x").await;
+    let in_turn = "function handle() return { db.count('a.b.c'), db.get('at://did:plc:a/com.example.note/1').text } end";
+    assert_eq!(stage.replay(in_turn, run).await.differences, []);
+}
+
 #[tokio::test]
 async fn differences_in_answers_errors_and_calls_are_found() {
     let (stage, mut receiver) = Stage::set().await.recording().await;

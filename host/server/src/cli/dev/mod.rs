@@ -3,12 +3,13 @@
 
 mod keys;
 mod network;
+mod plugins;
 mod project;
 mod seed;
 mod terminal;
 mod watch;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use belvedere_scripting::scripts::Engine;
 use belvedere_web::http::server;
 
 use network::{Account, Network};
+use plugins::PluginFolder;
 use project::{Parts, Project};
 use terminal::Terminal;
 use watch::Watch;
@@ -47,15 +49,15 @@ pub(super) struct Options {
     /// Keep the database in this folder; without it, everything is deleted at the end
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The port of the stand-in network on 127.0.0.1 [default: the one after the server's]
+    /// The port of the stand-in network [default: the one after the server's]
     #[arg(long, value_name = "PORT")]
     network_port: Option<u16>,
 }
 
 impl Options {
-    fn network_address(&self, port: u16, is_free: bool) -> SocketAddr {
+    fn network_address(&self, host: IpAddr, port: u16, is_free: bool) -> SocketAddr {
         let default = || if is_free { 0 } else { port.wrapping_add(1) };
-        (Ipv4Addr::LOCALHOST, self.network_port.unwrap_or_else(default)).into()
+        (host, self.network_port.unwrap_or_else(default)).into()
     }
 }
 
@@ -72,7 +74,8 @@ pub(super) async fn run(options: &Options, config: &Config) -> anyhow::Result<Ex
         |address: SocketAddr| format!("can't listen on {address}: --port and --network-port choose others");
     let listener = server::bind(address).with_context(|| taken(address))?;
     let port = listener.local_addr()?.port();
-    let network_address = options.network_address(port, address.port() == 0);
+    let host = named_host(address.ip());
+    let network_address = options.network_address(host, port, address.port() == 0);
     let network_listener = server::bind(network_address).with_context(|| taken(network_address))?;
     let origin = format!("http://{}", network_listener.local_addr()?);
 
@@ -82,7 +85,8 @@ pub(super) async fn run(options: &Options, config: &Config) -> anyhow::Result<Ex
     network::serve(network_listener, &network, &lifecycle.drain)?;
 
     let data = Data::open(options.data.as_deref())?;
-    let own = own_config(config, data.path(), port, network.origin())?;
+    let url = format!("http://{}", SocketAddr::new(host, port));
+    let own = own_config(config, data.path(), (port, &url), network.origin())?;
     let terminal = Arc::new(Terminal::default());
     let engine = Engine::open(engine_config(config)).await?;
     let parts = Development { network: network.clone(), observer: terminal.clone(), engine: engine.clone() };
@@ -92,11 +96,11 @@ pub(super) async fn run(options: &Options, config: &Config) -> anyhow::Result<Ex
     app.start_workers();
     let serving = serve::start_http(&app, listener)?;
 
-    let url = format!("http://127.0.0.1:{port}");
     let admin_key = keys::admin_key(&app, &accounts[0].did).await?;
     let server = Server::at(&url, admin_key.clone());
     let client_key = keys::prepare(&server, &accounts[1..], &own).await?;
-    let project = Project { folder: folder.clone(), server, config: own, engine, network, terminal };
+    let plugins = PluginFolder { app: Arc::clone(&app), actor: accounts[0].did.clone() };
+    let project = Project { folder: folder.clone(), server, plugins, config: own, engine, network, terminal };
     let mut watch = Watch::begin(folder);
     project.apply(Parts::ALL).await;
     greet(&app, &url, project.network.origin(), (&client_key, &admin_key), &accounts);
@@ -141,11 +145,25 @@ impl Data {
     }
 }
 
+/// The address by which links and logins name this machine, and on which the network listens. Other machines reach it only when
+/// `HOST` is an address of theirs; every interface has no such address.
+fn named_host(host: IpAddr) -> IpAddr {
+    if host.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { host }
+}
+
 /// The configuration of the server: nothing of the environment but its address, so that no setting of another server is used.
-fn own_config(config: &Config, data: &Path, port: u16, network: &str) -> anyhow::Result<Config> {
+fn own_config(
+    config: &Config,
+    data: &Path,
+    (port, url): (u16, &str),
+    network: &str,
+) -> anyhow::Result<Config> {
     let mut args = config::Args::default();
     args.server.host = Some(config.server.host.to_string());
     args.server.port = Some(port.to_string());
+    args.server.public_url = Some(url.to_owned());
+    // The PDS of the accounts has that address; only the stand-in answers for it.
+    args.outbound.allow = Some(named_host(config.server.host).to_string());
     args.server.data_dir = Some(data.display().to_string());
     args.rate_limit.capacity = Some(TOKENS.to_owned());
     args.indexing.plc_url = Some(network.to_owned());
@@ -172,4 +190,9 @@ It reloads what you edit. Ctrl-C ends it.",
         handles.join(", "),
         app.identity.did,
     ));
+    if !app.identity.is_loopback {
+        print_line(
+            &"Everyone who reaches this address can log in as each of the accounts, also as the super user.",
+        );
+    }
 }

@@ -9,11 +9,13 @@ use super::super::remote::Server;
 use super::super::script::Places;
 use super::super::{lexicon, print_error, print_line, print_stderr};
 use super::network::Network;
+use super::plugins::PluginFolder;
 use super::seed::Seed;
 use super::terminal::Terminal;
 use belvedere_instance::config::Config;
 use belvedere_scripting::scripts::Engine;
 
+const PLUGINS: &str = "plugins";
 const SEED: &str = "seed";
 
 /// The parts of a folder that have changed.
@@ -21,17 +23,19 @@ const SEED: &str = "seed";
 pub(super) struct Parts {
     pub(super) lexicons: bool,
     pub(super) scripts: bool,
+    pub(super) plugins: bool,
     pub(super) seed: bool,
 }
 
 impl Parts {
-    pub(super) const ALL: Self = Self { lexicons: true, scripts: true, seed: true };
+    pub(super) const ALL: Self = Self { lexicons: true, scripts: true, plugins: true, seed: true };
 
     /// The parts that have these paths, relative to the folder.
     pub(super) fn of(paths: &[PathBuf]) -> Self {
         let mut parts = Self::default();
         for path in paths {
             match path.iter().next().and_then(|first| first.to_str()) {
+                Some(PLUGINS) => parts.plugins = true,
                 Some(SEED) => parts.seed = true,
                 _ if AppFolder::is_of_lexicons(path) => parts.lexicons = true,
                 _ => parts.scripts = true,
@@ -45,6 +49,7 @@ impl Parts {
 pub(super) struct Project {
     pub(super) folder: PathBuf,
     pub(super) server: Server,
+    pub(super) plugins: PluginFolder,
     pub(super) config: Config,
     pub(super) engine: Engine,
     pub(super) network: Arc<Network>,
@@ -60,9 +65,18 @@ impl Project {
     /// Applies parts of the folder. Prints the errors of invalid files, for which the server keeps the version that it has, and returns
     /// whether there were none.
     pub(super) async fn apply(&self, parts: Parts) -> bool {
+        let plugins = !parts.plugins || self.apply_plugins().await;
         let app = !(parts.lexicons || parts.scripts) || self.apply_app(parts).await;
         let seed = !parts.seed || self.apply_seed();
-        app && seed
+        plugins && app && seed
+    }
+
+    async fn apply_plugins(&self) -> bool {
+        let applied = self.plugins.apply(&self.folder.join(PLUGINS), &self.server).await;
+        applied.unwrap_or_else(|error| {
+            print_error(&format_args!("{error:#}"));
+            false
+        })
     }
 
     async fn apply_app(&self, parts: Parts) -> bool {
@@ -121,6 +135,7 @@ mod tests {
         assert_eq!(of("lexicons/com/example/a.json"), Parts { lexicons: true, ..Parts::default() });
         assert_eq!(of("app.json"), Parts { lexicons: true, ..Parts::default() });
         assert_eq!(of("seed/accounts.json"), Parts { seed: true, ..Parts::default() });
+        assert_eq!(of("plugins/a/plugin.wasm"), Parts { plugins: true, ..Parts::default() });
         assert_eq!(of("scripts/xrpc.query/a.b.c.lua"), Parts { scripts: true, ..Parts::default() });
         assert_eq!(of("xrpc.query/a.b.c.lua"), Parts { scripts: true, ..Parts::default() });
         assert_eq!(Parts::of(&[]), Parts::default());

@@ -8,6 +8,7 @@ use sqlx::{PgConnection, SqliteConnection};
 use super::future::{LAST_COMMIT, RevLimit};
 use super::plan::{DeleteRow, Key, Plan, Row};
 use super::{ApplyReport, StoreError, take_out};
+use crate::store::counts::Changes;
 use crate::store::cursors;
 use crate::store::partitions::Partition;
 use crate::store::types::to_json_text;
@@ -69,6 +70,7 @@ macro_rules! divert {
         pub(super) async fn $name<'a>(
             conn: &mut $connection,
             plan: &Plan<'a>,
+            changes: &mut Changes,
             applied: &mut ApplyReport,
         ) -> Result<Option<Vec<Row<'a>>>, StoreError> {
             if plan.rows.is_empty() && plan.deletes.is_empty() {
@@ -89,7 +91,7 @@ macro_rules! divert {
             let (diverted, rest) = split(plan, &found);
             for change in diverted {
                 // A host of a version before may have indexed it, and would otherwise show it for ever.
-                $take_out(&mut *conn, change.partition(), change.key()).await?;
+                $take_out(&mut *conn, change.partition(), change.key(), changes).await?;
                 let query = match &change {
                     Diverted::Row(row) => sqlx::query(UPDATE)
                         .bind(row.collection_id)

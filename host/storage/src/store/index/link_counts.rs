@@ -1,11 +1,12 @@
-//! Begins to count the links of targets that have many (ADR 120), when they get more and when they are counted. Triggers keep
-//! the numbers from then on.
+//! Begins to count the links of targets that have many (ADR 120), when they get more and when they are counted. Writers keep
+//! the numbers from then on ([`counts`](crate::store::counts)).
 
 use std::collections::BTreeMap;
 
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 
+use super::super::counts::postgres::LOCK;
 use super::super::intern::{self, Collection};
 use super::super::partitions::{PerPartition, Tables};
 use super::super::{Db, StoreError, on};
@@ -13,7 +14,7 @@ use super::Batch;
 use super::plan::{fnv_1a, storable};
 
 /// The links from which on a target is counted. Fewer are counted when they are read, in some tens of microseconds.
-const MANY: i64 = 200;
+pub(in crate::store) const MANY: i64 = 200;
 
 /// One record of so many has the targets of its links looked at, so that a target is counted soon after it has
 /// [`MANY`] links, and most links cost nothing.
@@ -35,7 +36,7 @@ fn find(Tables { record_refs, .. }: &Tables, targets: &str) -> String {
 }
 
 /// The condition that the target `v.value` has many links from the collection `$2`, whose links are complete.
-pub(in crate::store) fn has_many(record_refs: &str) -> String {
+fn has_many(record_refs: &str) -> String {
     format!(
         "({IS_COMPLETE} AND (SELECT count(*) FROM (SELECT 1 FROM {record_refs} f \
              WHERE f.target = v.value AND f.collection_id = $2 LIMIT {MANY}) many) = {MANY})"
@@ -43,7 +44,8 @@ pub(in crate::store) fn has_many(record_refs: &str) -> String {
 }
 
 /// The condition that no record of the collection `$2` is still to be read again for its links.
-const IS_COMPLETE: &str = "NOT EXISTS (SELECT 1 FROM unread_refs u WHERE u.collection_id = $2)";
+pub(in crate::store) const IS_COMPLETE: &str =
+    "NOT EXISTS (SELECT 1 FROM unread_refs u WHERE u.collection_id = $2)";
 
 /// Counts all links of a target, at each path and in all.
 static BEGIN: [PerPartition<String>; 2] = [
@@ -66,11 +68,6 @@ fn begin(Tables { record_refs, .. }: &Tables, path: &str, paths: &str) -> String
          GROUP BY {path} ON CONFLICT DO NOTHING"
     )
 }
-
-/// The lock that the triggers share: alone with it, a statement sees all links that they have not counted.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(x'7265636f726473'::bigint)";
-/// The same lock as the triggers take it.
-pub(super) const SHARED_LOCK: &str = "SELECT pg_advisory_xact_lock_shared(x'7265636f726473'::bigint)";
 
 /// Targets that are looked at after a batch, of each collection.
 const MAX_LOOKED_AT: usize = 50;
@@ -146,6 +143,7 @@ pub(in crate::store) async fn begin_one(
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         if is_postgres {
+            // Alone with the lock, the statement sees all links that others have not counted.
             sqlx::query(LOCK).execute(&mut *tx).await?;
         }
         sqlx::query(*sql).bind(target).bind(collection.id).execute(&mut *tx).await?;

@@ -11,6 +11,7 @@ pub(super) mod moderated;
 mod plan;
 pub(super) mod postgres;
 pub(super) mod purge;
+pub(super) mod remove;
 mod repairs;
 pub(super) mod sqlite;
 pub(super) mod take_out;

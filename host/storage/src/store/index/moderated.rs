@@ -5,6 +5,7 @@ use sqlx::{PgConnection, SqliteConnection};
 
 use super::plan::{Plan, Row, locks};
 use super::{ApplyReport, CheckedRecord, StoreError, Validity, postgres, sqlite, take_out};
+use crate::store::counts::Changes;
 use crate::store::intern::Collection;
 use crate::store::partitions::{PerPartition, Tables};
 use belvedere_base::clock::Timestamp;
@@ -45,20 +46,30 @@ static SET_TIMES: PerPartition<String> = PerPartition::new(|Tables { records, ..
     )
 });
 
-/// A transaction that moderates records. The caller begins with [`Self::lock`].
+/// A transaction that moderates records. The caller begins with [`Self::lock`], and counts.
 pub(in crate::store) trait Moderation {
     /// Waits for batches of other hosts with the same repo, until the transaction ends.
     async fn lock(&mut self, did: &Did) -> Result<(), StoreError>;
 
     /// Takes a record out of the index. `is_readable`: whether its URI still answers.
-    async fn hide(&mut self, record: ModeratedRecord<'_>, is_readable: bool) -> Result<(), StoreError>;
+    async fn hide(
+        &mut self,
+        record: ModeratedRecord<'_>,
+        is_readable: bool,
+        changes: &mut Changes,
+    ) -> Result<(), StoreError>;
 
     /// Puts a record back as its repo has it now, with the time at which it was indexed first.
-    async fn restore(&mut self, record: ModeratedRecord<'_>, now: Timestamp) -> Result<(), StoreError>;
+    async fn restore(
+        &mut self,
+        record: ModeratedRecord<'_>,
+        now: Timestamp,
+        changes: &mut Changes,
+    ) -> Result<(), StoreError>;
 }
 
 macro_rules! moderation {
-    ($connection:ty, $take_out:path, |$conn:ident, $did:ident| $lock:expr, |$to:ident, $plan:ident| $insert:expr) => {
+    ($connection:ty, $take_out:path, |$conn:ident, $did:ident| $lock:expr, |$to:ident, $plan:ident, $changes:ident| $insert:expr) => {
         impl Moderation for $connection {
             async fn lock(&mut self, $did: &Did) -> Result<(), StoreError> {
                 let $conn = self;
@@ -69,10 +80,11 @@ macro_rules! moderation {
                 &mut self,
                 record: ModeratedRecord<'_>,
                 is_readable: bool,
+                changes: &mut Changes,
             ) -> Result<(), StoreError> {
                 let ModeratedRecord { uri, collection, did_id } = record;
-                $take_out(&mut *self, collection.partition, (collection.id, did_id, uri.rkey.as_str()))
-                    .await?;
+                let key = (collection.id, did_id, uri.rkey.as_str());
+                $take_out(&mut *self, collection.partition, key, changes).await?;
                 let query = sqlx::query(MARK).bind(collection.id).bind(did_id).bind(uri.rkey.as_str());
                 query.bind(is_readable).execute(&mut *self).await?;
                 Ok(())
@@ -82,6 +94,7 @@ macro_rules! moderation {
                 &mut self,
                 record: ModeratedRecord<'_>,
                 now: Timestamp,
+                $changes: &mut Changes,
             ) -> Result<(), StoreError> {
                 let ModeratedRecord { uri, collection, did_id } = record;
                 let query = sqlx::query_as(TAKE).bind(collection.id).bind(did_id).bind(uri.rkey.as_str());
@@ -110,13 +123,13 @@ moderation!(
         // One connection writes.
         Ok(())
     },
-    |to, plan| sqlite::upsert(to, plan, &mut ApplyReport::default()).await?
+    |to, plan, changes| sqlite::upsert(to, plan, changes, &mut ApplyReport::default()).await?
 );
 moderation!(
     PgConnection,
     take_out::postgres,
     |conn, did| Ok(postgres::lock_repos(conn, &locks(std::iter::once(did))).await?),
-    |to, plan| postgres::insert_one(to, plan).await?
+    |to, plan, changes| postgres::insert_one(to, plan, changes).await?
 );
 
 /// The record to put back, with the references that it has; `None` when its repo has it no longer.

@@ -14,12 +14,14 @@ use std::collections::{HashMap, HashSet};
 
 use sqlx::PgConnection;
 
+use super::super::counts::{AccountFlip, Changes, Counting as _};
 use super::super::error::is_bad_value;
 use super::super::fence::Fence;
 use super::super::lease::{TERM_SOURCE, Term};
 use super::super::partitions::{PerPartition, Tables};
 use super::super::{Postgres, StoreError};
 use super::plan::{DeleteRow, Key, Plan, Row};
+use super::remove::{self, REPORT_POSTGRES, RemovedRow};
 use super::repairs::{self, REQUEST_POSTGRES};
 use super::{ApplyReport, SET_CURSOR, future, hidden, purge};
 pub(in crate::store) use derived::REFS;
@@ -72,21 +74,28 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
     lock_repos(&mut tx, plan.locks()).await?;
     let mut applied = plan.applied.clone();
     if !plan.accounts.is_empty() {
-        accounts(&mut tx, plan, &mut applied).await?;
+        tx.announce_counting().await?;
+        set_statuses(&mut tx, plan, &mut applied).await?;
     }
-    let visible = hidden::divert_postgres(&mut tx, plan, &mut applied).await?;
+    tx.begin_counting().await?;
+    let mut changes = Changes::default();
+    let (deleted, revs) = plan.accounts.deleted();
+    if !deleted.is_empty() {
+        applied.purged += purge::postgres(&mut tx, &deleted, &revs, plan.now, &mut changes).await?;
+    }
+    let visible = hidden::divert_postgres(&mut tx, plan, &mut changes, &mut applied).await?;
     let rows = visible.as_deref().unwrap_or(&plan.rows);
     for rows in rows.chunk_by(|a, b| a.partition == b.partition) {
         let written = upsert_newer(&mut tx, rows, plan, on_bad_value, &mut applied).await?;
-        finish_upserts(&mut tx, rows, &written, &mut applied).await?;
+        finish_upserts(&mut tx, rows, &written, &mut changes, &mut applied).await?;
     }
     for rows in plan.deletes.chunk_by(|a, b| a.partition == b.partition) {
         let Some(DeleteRow { partition, .. }) = rows.first() else { continue };
-        let mut done = delete(&mut tx, rows, plan, &mut applied).await?;
+        let mut done = delete(&mut tx, rows, plan, &mut changes, &mut applied).await?;
         if done < rows.len() as u64
             && future::forget_postgres(&mut tx, *partition, rows.iter().map(DeleteRow::key), plan.now).await?
         {
-            done += delete(&mut tx, rows, plan, &mut applied).await?;
+            done += delete(&mut tx, rows, plan, &mut changes, &mut applied).await?;
         }
         applied.stale += rows.len() as u64 - done;
     }
@@ -103,6 +112,7 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
             .execute(&mut *tx)
             .await?;
     }
+    tx.count(changes).await?;
     tx.commit().await?;
     Ok(applied)
 }
@@ -118,10 +128,14 @@ pub(super) async fn lock_repos(conn: &mut PgConnection, locks: &[i32]) -> Result
 }
 
 /// Inserts the row of a plan with one row. One that PostgreSQL can't store is left out.
-pub(super) async fn insert_one(conn: &mut PgConnection, plan: &Plan<'_>) -> Result<(), StoreError> {
+pub(super) async fn insert_one(
+    conn: &mut PgConnection,
+    plan: &Plan<'_>,
+    changes: &mut Changes,
+) -> Result<(), StoreError> {
     let mut applied = ApplyReport::default();
     match upsert_newer(conn, &plan.rows, plan, OnBadValue::RejectRow, &mut applied).await {
-        Ok(written) => Ok(finish_upserts(conn, &plan.rows, &written, &mut applied).await?),
+        Ok(written) => Ok(finish_upserts(conn, &plan.rows, &written, changes, &mut applied).await?),
         Err(Failure::BadValue) => Ok(()),
         Err(Failure::Store(error)) => Err(error),
     }
@@ -263,17 +277,23 @@ async fn finish_upserts(
     conn: &mut PgConnection,
     rows: &[Row<'_>],
     written: &[WrittenRow],
+    changes: &mut Changes,
     applied: &mut ApplyReport,
 ) -> Result<(), sqlx::Error> {
     let Some(Row { partition, .. }) = rows.first() else { return Ok(()) };
     let [delete_refs, insert_refs] = REFS.of(*partition);
-    let inserted = written.iter().filter(|row| row.inserted).count() as u64;
-    applied.inserted += inserted;
-    applied.updated += written.len() as u64 - inserted;
+    for row in written {
+        if row.inserted {
+            changes.insert_record(row.collection_id, row.did_id);
+            applied.inserted += 1;
+        } else {
+            applied.updated += 1;
+        }
+    }
 
     let updated: Vec<i64> = written.iter().filter(|row| !row.inserted).map(|row| row.id).collect();
     if !updated.is_empty() {
-        sqlx::query(*delete_refs).bind(&updated).execute(&mut *conn).await?;
+        changes.delete_links(sqlx::query_as(*delete_refs).bind(&updated).fetch_all(&mut *conn).await?);
         let sql = "DELETE FROM invalid_records WHERE record_id = ANY($1)";
         sqlx::query(sql).bind(updated).execute(&mut *conn).await?;
     }
@@ -288,20 +308,22 @@ async fn finish_upserts(
         invalid.push(row, written.id);
         refs.push(row.refs(), row.source(written.id));
     }
-    refs.insert(conn, insert_refs).await?;
+    refs.insert(conn, insert_refs, changes).await?;
     invalid.insert(conn).await
 }
 
 /// All parts of the statement see the table as it was before it. A tombstone is also written for a record that was never
 /// indexed, but not where the record is newer.
-pub(in crate::store) static DELETE: PerPartition<String> = PerPartition::new(
-    |Tables { records, record_refs }| {
-        format!(
-            "WITH v AS MATERIALIZED (SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) \
+///
+/// Returns what was deleted, and a row of no collection with the number of tombstones.
+pub(in crate::store) static DELETE: PerPartition<String> = PerPartition::new(|tables| {
+    let Tables { records, .. } = tables;
+    let older = "USING v WHERE r.collection_id = v.collection_id \
+         AND r.did_id = v.did_id AND r.rkey = v.rkey AND r.rev < v.rev";
+    format!(
+        "WITH v AS MATERIALIZED (SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) \
          AS v (collection_id, did_id, rkey, rev)), \
-     gone AS (DELETE FROM {records} r USING v WHERE r.collection_id = v.collection_id \
-         AND r.did_id = v.did_id AND r.rkey = v.rkey AND r.rev < v.rev RETURNING r.id), \
-     refs AS (DELETE FROM {record_refs} f USING gone WHERE f.record_id = gone.id), \
+     {}, \
      tombs AS (INSERT INTO tombstones (collection_id, did_id, rkey, rev, deleted_at) \
          SELECT v.collection_id, v.did_id, v.rkey, v.rev, $5 FROM v WHERE NOT EXISTS \
              (SELECT 1 FROM {records} r WHERE r.collection_id = v.collection_id AND r.did_id = v.did_id \
@@ -309,47 +331,55 @@ pub(in crate::store) static DELETE: PerPartition<String> = PerPartition::new(
              AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = v.did_id AND t.rev >= v.rev) \
          ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET rev = excluded.rev, \
              deleted_at = excluded.deleted_at WHERE tombstones.rev < excluded.rev RETURNING 1) \
-     SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM tombs)"
-        )
-    },
-);
+     {REPORT_POSTGRES} UNION ALL SELECT NULL, NULL, count(*), NULL, NULL FROM tombs",
+        remove::postgres(tables, older)
+    )
+});
 
 /// Deletes rows of one partition. Returns how many of the deletions are newer than what the database has.
 async fn delete(
     conn: &mut PgConnection,
     rows: &[DeleteRow<'_>],
     plan: &Plan<'_>,
+    changes: &mut Changes,
     applied: &mut ApplyReport,
 ) -> Result<u64, sqlx::Error> {
     let Some(DeleteRow { partition, .. }) = rows.first() else { return Ok(0) };
-    let (deleted, tombstones): (i64, i64) = sqlx::query_as(*DELETE.of(*partition))
+    let removed: Vec<RemovedRow> = sqlx::query_as(*DELETE.of(*partition))
         .bind(rows.iter().map(|row| row.collection_id).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.did_id).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.rkey).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.rev).collect::<Vec<_>>())
         .bind(plan.now)
-        .fetch_one(conn)
+        .fetch_all(conn)
         .await?;
-    applied.deleted += deleted as u64;
-    Ok(tombstones as u64)
+    let tombstones = remove::other_number(&removed);
+    applied.deleted += remove::note(removed, changes);
+    Ok(tombstones)
 }
 
-async fn accounts(
+/// Sets the statuses of accounts, and counts the records of those that are hidden or shown by that. Most accounts of the stream are
+/// unknown here.
+async fn set_statuses(
     conn: &mut PgConnection,
     plan: &Plan<'_>,
     applied: &mut ApplyReport,
 ) -> Result<(), StoreError> {
     let (dids, statuses) = plan.accounts.statuses();
-    let sql = "UPDATE dids SET status = CASE WHEN network_status IS NULL THEN v.status ELSE dids.status END, \
-                   network_status = CASE WHEN network_status IS NOT NULL THEN v.status END, status_changed_at = $3 \
-               FROM UNNEST ($1::text[], $2::smallint[]) AS v (did, status) WHERE dids.did = v.did \
-                   AND coalesce(dids.network_status, dids.status) <> v.status RETURNING dids.did";
-    let query = sqlx::query_scalar(sql).bind(dids).bind(statuses).bind(plan.now);
-    applied.statuses = plan.accounts.changed(&query.fetch_all(&mut *conn).await?);
-
-    let (dids, revs) = plan.accounts.deleted();
-    if !dids.is_empty() {
-        applied.purged += purge::postgres(conn, &dids, &revs, plan.now).await?;
-    }
+    let sql = "WITH b AS MATERIALIZED (SELECT d.id, d.status, v.status AS new FROM UNNEST ($1::text[], $2::smallint[]) \
+                       AS v (did, status) JOIN dids d ON d.did = v.did \
+                   WHERE coalesce(d.network_status, d.status) <> v.status ORDER BY d.did FOR UPDATE OF d) \
+               UPDATE dids SET status = CASE WHEN network_status IS NULL THEN b.new ELSE dids.status END, \
+                   network_status = CASE WHEN network_status IS NOT NULL THEN b.new END, status_changed_at = $3 \
+               FROM b WHERE dids.id = b.id RETURNING dids.did, dids.id, b.status <> 0, dids.status <> 0";
+    let query = sqlx::query_as(sql).bind(dids).bind(statuses).bind(plan.now);
+    let changed: Vec<(String, i64, bool, bool)> = query.fetch_all(&mut *conn).await?;
+    let flip = |(_, id, was_hidden, is_hidden): &(String, i64, bool, bool)| {
+        AccountFlip::of(*id, *was_hidden, *is_hidden)
+    };
+    let flips: Vec<AccountFlip> = changed.iter().filter_map(flip).collect();
+    conn.count_accounts(&flips).await?;
+    let dids: Vec<String> = changed.into_iter().map(|(did, ..)| did).collect();
+    applied.statuses = plan.accounts.changed(&dids);
     Ok(())
 }

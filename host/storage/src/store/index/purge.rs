@@ -9,9 +9,11 @@ use std::collections::HashMap;
 use sqlx::{AssertSqlSafe, PgConnection, SqliteConnection};
 
 use super::AccountStatus;
+use super::remove::{self, FoundRow, REPORT_POSTGRES, RemovedRow};
 use super::take_out::without_text;
+use crate::store::counts::{Changes, Counting as _};
 use crate::store::intern::{self, Collection};
-use crate::store::partitions::{Partition, PerPartition, Tables, partition_number};
+use crate::store::partitions::{Partition, PerPartition, partition_number};
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, on};
 use belvedere_base::clock::Timestamp;
@@ -22,6 +24,7 @@ pub(super) async fn sqlite(
     conn: &mut SqliteConnection,
     pairs: &str,
     now: Timestamp,
+    changes: &mut Changes,
 ) -> Result<u64, StoreError> {
     let forget = "DELETE FROM repo_repairs WHERE did_id IN \
                   (SELECT d.id FROM json_each($1) AS v CROSS JOIN dids d WHERE d.did = v.value ->> 0)";
@@ -40,12 +43,9 @@ pub(super) async fn sqlite(
     }
     let marked = to_json_text(&marked);
     // Finds all records of these accounts through the unique index, whose first column is the collection.
-    let refs = "DELETE FROM record_refs WHERE record_id IN (SELECT r.id FROM json_each($1) AS v \
+    let rows = "SELECT r.id, r.collection_id, r.did_id FROM json_each($1) AS v \
                     CROSS JOIN repo_tombstones t ON t.did_id = v.value CROSS JOIN collections c \
-                    CROSS JOIN records r ON r.collection_id = c.id AND r.did_id = t.did_id AND r.rev <= t.rev)";
-    let rows = "DELETE FROM records WHERE id IN (SELECT r.id FROM json_each($1) AS v \
-                    CROSS JOIN repo_tombstones t ON t.did_id = v.value CROSS JOIN collections c \
-                    CROSS JOIN records r ON r.collection_id = c.id AND r.did_id = t.did_id AND r.rev <= t.rev)";
+                    CROSS JOIN records r ON r.collection_id = c.id AND r.did_id = t.did_id AND r.rev <= t.rev LIMIT $2";
     let tombstones = "DELETE FROM tombstones WHERE (collection_id, did_id, rkey) IN \
                     (SELECT o.collection_id, o.did_id, o.rkey FROM json_each($1) AS v \
                     CROSS JOIN repo_tombstones t ON t.did_id = v.value CROSS JOIN collections c \
@@ -62,10 +62,18 @@ pub(super) async fn sqlite(
         ", rev = t.rev FROM repo_tombstones t WHERE hidden_records.did_id IN (SELECT value FROM json_each($1)) \
              AND t.did_id = hidden_records.did_id AND hidden_records.rev <= t.rev"
     );
-    for sql in [refs, tombstones, labels, letters, moderated] {
+    for sql in [tombstones, labels, letters, moderated] {
         sqlx::query(sql).bind(&marked).execute(&mut *conn).await?;
     }
-    Ok(sqlx::query(rows).bind(&marked).execute(&mut *conn).await?.rows_affected())
+    let mut purged = 0;
+    loop {
+        let query = sqlx::query_as(rows).bind(&marked).bind(ROWS_AT_ONCE);
+        let found: Vec<FoundRow> = query.fetch_all(&mut *conn).await?;
+        if found.is_empty() {
+            return Ok(purged);
+        }
+        purged += remove::sqlite(conn, &found, changes).await?;
+    }
 }
 
 /// Like [`sqlite`].
@@ -74,6 +82,7 @@ pub(super) async fn postgres(
     dids: &[&str],
     revs: &[i64],
     now: Timestamp,
+    changes: &mut Changes,
 ) -> Result<u64, StoreError> {
     let forget = "DELETE FROM repo_repairs WHERE did_id IN (SELECT id FROM dids WHERE did = ANY($1))";
     let identity = "DELETE FROM account_identities WHERE did_id IN (SELECT id FROM dids WHERE did = ANY($1))";
@@ -110,9 +119,9 @@ pub(super) async fn postgres(
     for part in collections.chunk_by(|(a, _), (b, _)| a == b) {
         let partition = Partition::of_number(part[0].0)?;
         let ids: Vec<i64> = part.iter().map(|(_, id)| *id).collect();
-        let query = sqlx::query_scalar(*RECORDS.of(partition)).bind(&marked).bind(ids);
-        let rows: i64 = query.fetch_one(&mut *conn).await?;
-        purged += rows as u64;
+        let query = sqlx::query_as(*RECORDS.of(partition)).bind(&marked).bind(ids);
+        let removed: Vec<RemovedRow> = query.fetch_all(&mut *conn).await?;
+        purged += remove::note(removed, changes);
     }
     Ok(purged)
 }
@@ -126,16 +135,14 @@ const COLLECTIONS: &str = concat!(
 
 /// Deletes the records of accounts in collections of one partition, up to the rev of their tombstone. Finds them through
 /// the unique index, whose first column is the collection.
-pub(in crate::store) static RECORDS: PerPartition<String> =
-    PerPartition::new(|Tables { records, record_refs }| {
-        format!(
-            "WITH gone AS (DELETE FROM {records} r USING collections c, repo_tombstones t \
-         WHERE t.did_id = ANY($1) AND c.id = ANY($2) \
-             AND r.collection_id = c.id AND r.did_id = t.did_id AND r.rev <= t.rev RETURNING r.id), \
-     refs AS (DELETE FROM {record_refs} f USING gone WHERE f.record_id = gone.id) \
-     SELECT count(*) FROM gone"
-        )
-    });
+pub(in crate::store) static RECORDS: PerPartition<String> = PerPartition::new(|tables| {
+    let of_accounts = "USING collections c, repo_tombstones t WHERE t.did_id = ANY($1) AND c.id = ANY($2) \
+             AND r.collection_id = c.id AND r.did_id = t.did_id AND r.rev <= t.rev";
+    format!("WITH {} {REPORT_POSTGRES}", remove::postgres(tables, of_accounts))
+});
+
+/// Records of deleted accounts that are in memory at a time.
+const ROWS_AT_ONCE: i64 = 10_000;
 
 /// Accounts whose leftovers are looked for at a time.
 const ACCOUNTS_PER_STEP: i64 = 500;
@@ -218,44 +225,37 @@ async fn purge_all(db: &Db, accounts: &str) -> Result<u64, StoreError> {
     }
 }
 
-/// Deletes records of a collection, and their references.
+/// Deletes those records of a collection with these ids that are still there.
 async fn delete_by_ids(db: &Db, collection: Collection, ids: &[i64]) -> Result<u64, StoreError> {
-    static SQLITE: PerPartition<[String; 2]> = PerPartition::new(|Tables { records, record_refs }| {
-        [
-            format!(
-                "DELETE FROM {record_refs} WHERE collection_id = $2 AND record_id IN (SELECT value FROM json_each($1))"
-            ),
-            format!(
-                "DELETE FROM {records} WHERE collection_id = $2 AND id IN (SELECT value FROM json_each($1))"
-            ),
-        ]
+    const FIND_SQLITE: &str = "SELECT r.id, r.collection_id, r.did_id FROM json_each($1) v CROSS JOIN records r \
+        WHERE r.id = v.value AND r.collection_id = $2";
+    static POSTGRES: PerPartition<String> = PerPartition::new(|tables| {
+        let by_id = "WHERE r.collection_id = $2 AND r.id = ANY($1)";
+        format!("WITH {} {REPORT_POSTGRES}", remove::postgres(tables, by_id))
     });
-    static POSTGRES: PerPartition<[String; 2]> = PerPartition::new(|Tables { records, record_refs }| {
-        [
-            format!(
-                "DELETE FROM {record_refs} WHERE collection_id = $2 AND record_id IN \
-         (SELECT CAST(json_array_elements_text($1::json) AS BIGINT))"
-            ),
-            format!(
-                "DELETE FROM {records} WHERE collection_id = $2 AND id IN \
-         (SELECT CAST(json_array_elements_text($1::json) AS BIGINT))"
-            ),
-        ]
-    });
-    let statements = match db {
-        Db::Sqlite(_) => &SQLITE,
-        Db::Postgres(_) => &POSTGRES,
-    };
-    let [refs, rows] = statements.of(collection.partition);
-    let ids = to_json_text(ids);
-    Ok(on!(db, writer, |pool| {
-        let mut tx = pool.begin().await?;
-        sqlx::query(*refs).bind(&ids).bind(collection.id).execute(&mut *tx).await?;
-        let purged =
-            sqlx::query(*rows).bind(&ids).bind(collection.id).execute(&mut *tx).await?.rows_affected();
-        tx.commit().await?;
-        purged
-    }))
+    let mut changes = Changes::default();
+    match db {
+        Db::Sqlite(db) => {
+            let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
+            tx.begin_counting().await?;
+            let query = sqlx::query_as(FIND_SQLITE).bind(to_json_text(ids)).bind(collection.id);
+            let found: Vec<FoundRow> = query.fetch_all(&mut *tx).await?;
+            let purged = remove::sqlite(&mut tx, &found, &mut changes).await?;
+            tx.count(changes).await?;
+            tx.commit().await?;
+            Ok(purged)
+        }
+        Db::Postgres(db) => {
+            let mut tx = db.writer().begin().await?;
+            tx.begin_counting().await?;
+            let query = sqlx::query_as(*POSTGRES.of(collection.partition)).bind(ids).bind(collection.id);
+            let removed: Vec<RemovedRow> = query.fetch_all(&mut *tx).await?;
+            let purged = remove::note(removed, &mut changes);
+            tx.count(changes).await?;
+            tx.commit().await?;
+            Ok(purged)
+        }
+    }
 }
 
 /// Removes tombstones older than `before`, of records and of repos, at most `max` of each per call. Returns how many.

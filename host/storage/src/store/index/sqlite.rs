@@ -17,11 +17,13 @@ use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
-use super::super::intern::Collection;
+use super::super::counts::{AccountFlip, Changes, Counting as _};
 use super::super::{Sqlite, StoreError};
-use super::plan::{DeleteRow, Plan, Row, Source, storable};
+use super::plan::{DeleteRow, Plan, Row};
+use super::remove::{self, FoundRow};
 use super::repairs::{self, REQUEST_SQLITE};
-use super::{ApplyReport, Reread, SET_CURSOR, future, hidden, purge};
+use super::{ApplyReport, SET_CURSOR, future, hidden, purge};
+pub(super) use derived::replace_refs;
 use derived::{Invalid, Refs};
 
 /// Rows per statement. More rows do not make a statement itself cheaper per row, but each one begins with a savepoint, at which
@@ -106,25 +108,28 @@ pub(super) async fn apply(db: &Sqlite, plan: Plan<'_>) -> Result<ApplyReport, St
 async fn write(connection: &mut SqliteConnection, mut plan: Plan<'_>) -> Result<ApplyReport, StoreError> {
     let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
     let mut applied = std::mem::take(&mut plan.applied);
+    let mut changes = Changes::default();
+    tx.begin_counting().await?;
     if !plan.accounts.is_empty() {
-        accounts(&mut tx, &plan, &mut applied).await?;
+        accounts(&mut tx, &plan, &mut changes, &mut applied).await?;
     }
-    if let Some(rows) = hidden::divert_sqlite(&mut tx, &plan, &mut applied).await? {
+    if let Some(rows) = hidden::divert_sqlite(&mut tx, &plan, &mut changes, &mut applied).await? {
         plan.rows = rows;
     }
     if !plan.rows.is_empty() {
-        upsert(&mut tx, &plan, &mut applied).await?;
+        upsert(&mut tx, &plan, &mut changes, &mut applied).await?;
     }
     for chunk in plan.deletes.chunks(MAX_ROWS) {
-        let mut done = delete(&mut tx, chunk, &plan, &mut applied).await?;
+        let mut done = delete(&mut tx, chunk, &plan, &mut changes, &mut applied).await?;
         if done < chunk.len() as u64 {
             let keys = chunk.iter().map(DeleteRow::key);
             if future::forget_sqlite(&mut tx, keys, plan.now).await? {
-                done += delete(&mut tx, chunk, &plan, &mut applied).await?;
+                done += delete(&mut tx, chunk, &plan, &mut changes, &mut applied).await?;
             }
         }
         applied.stale += chunk.len() as u64 - done;
     }
+    tx.count(changes).await?;
     let repairs = repairs::due(&plan, &applied);
     if !repairs.is_empty() {
         sqlx::query(REQUEST_SQLITE).bind(json(&repairs)?).bind(plan.now).execute(&mut *tx).await?;
@@ -145,18 +150,19 @@ async fn write(connection: &mut SqliteConnection, mut plan: Plan<'_>) -> Result<
 pub(super) async fn upsert(
     conn: &mut SqliteConnection,
     plan: &Plan<'_>,
+    changes: &mut Changes,
     applied: &mut ApplyReport,
 ) -> Result<(), StoreError> {
     let next_id = sqlx::query_scalar("SELECT coalesce(max(id), 0) + 1 FROM records");
     let mut upserts = Upserts { next_id: next_id.fetch_one(&mut *conn).await?, ..Upserts::default() };
     for chunk in plan.rows.chunks(MAX_ROWS) {
-        let mut stale = upserts.write(conn, chunk, plan, applied).await?;
+        let mut stale = upserts.write(conn, chunk, plan, changes, applied).await?;
         if !stale.is_empty() && future::forget_sqlite(conn, stale.iter().map(Row::key), plan.now).await? {
-            stale = upserts.write(conn, &stale, plan, applied).await?;
+            stale = upserts.write(conn, &stale, plan, changes, applied).await?;
         }
         applied.stale += stale.len() as u64;
     }
-    upserts.finish(conn).await
+    upserts.finish(conn, changes).await
 }
 
 /// The upserts of a batch: what their records need besides is written at the end.
@@ -176,6 +182,7 @@ impl<'a> Upserts<'a> {
         conn: &mut SqliteConnection,
         chunk: &[Row<'a>],
         plan: &Plan<'_>,
+        changes: &mut Changes,
         applied: &mut ApplyReport,
     ) -> Result<Vec<Row<'a>>, StoreError> {
         let first_id = self.next_id;
@@ -184,6 +191,7 @@ impl<'a> Upserts<'a> {
         applied.inserted += inserted;
         if inserted == chunk.len() as u64 {
             for (row, id) in chunk.iter().zip(first_id..) {
+                changes.insert_record(row.collection_id, row.did_id);
                 self.push(row, id);
             }
             return Ok(Vec::new());
@@ -195,10 +203,12 @@ impl<'a> Upserts<'a> {
         for ExistingRow { n, id, rev } in find(conn, chunk.iter().map(Row::key)).await? {
             let Some(row) = chunk.get(n as usize) else { continue };
             let is_new = id == first_id + n;
-            if !is_new && rev < row.rev {
+            if is_new {
+                changes.insert_record(row.collection_id, row.did_id);
+            } else if rev < row.rev {
                 older.push((id, row));
                 self.updated.push(id);
-            } else if !is_new {
+            } else {
                 continue;
             }
             is_written[n as usize] = true;
@@ -214,14 +224,14 @@ impl<'a> Upserts<'a> {
         self.invalid.push(row, id);
     }
 
-    async fn finish(self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
+    async fn finish(self, conn: &mut SqliteConnection, changes: &mut Changes) -> Result<(), StoreError> {
         if !self.updated.is_empty() {
-            drop_refs(conn, &self.updated).await?;
+            remove::references_sqlite(conn, &self.updated, changes).await?;
             let sql = "DELETE FROM invalid_records WHERE record_id IN (SELECT value FROM json_each($1))";
             sqlx::query(sql).bind(json(&self.updated)?).execute(&mut *conn).await?;
         }
         self.invalid.insert(conn).await?;
-        self.refs.insert(conn).await
+        self.refs.insert(conn, changes).await
     }
 }
 
@@ -298,22 +308,22 @@ async fn delete(
     conn: &mut SqliteConnection,
     chunk: &[DeleteRow<'_>],
     plan: &Plan<'_>,
+    changes: &mut Changes,
     applied: &mut ApplyReport,
 ) -> Result<u64, StoreError> {
-    let mut ids = Vec::new();
+    let mut older = Vec::new();
     let mut newer = HashSet::new();
     for ExistingRow { n, id, rev } in find(conn, chunk.iter().map(DeleteRow::key)).await? {
-        if chunk.get(n as usize).is_some_and(|row| rev < row.rev) {
-            ids.push(id);
-        } else {
-            newer.insert(n as usize);
+        match chunk.get(n as usize) {
+            Some(DeleteRow { collection_id, did_id, rev: limit, .. }) if rev < *limit => {
+                older.push(FoundRow { id, collection_id: *collection_id, did_id: *did_id });
+            }
+            _ => {
+                newer.insert(n as usize);
+            }
         }
     }
-    if !ids.is_empty() {
-        drop_refs(conn, &ids).await?;
-        let sql = "DELETE FROM records WHERE id IN (SELECT value FROM json_each($1))";
-        applied.deleted += sqlx::query(sql).bind(json(&ids)?).execute(&mut *conn).await?.rows_affected();
-    }
+    applied.deleted += remove::sqlite(conn, &older, changes).await?;
     let tombstones: Vec<_> = chunk
         .iter()
         .enumerate()
@@ -332,54 +342,47 @@ async fn delete(
 async fn accounts(
     conn: &mut SqliteConnection,
     plan: &Plan<'_>,
+    changes: &mut Changes,
     applied: &mut ApplyReport,
 ) -> Result<(), StoreError> {
     let (dids, statuses) = plan.accounts.statuses();
     let pairs: Vec<_> = dids.into_iter().zip(statuses).collect();
-    let sql = "UPDATE dids SET status = iif(network_status IS NULL, v.value ->> 1, status), \
-                   network_status = iif(network_status IS NULL, NULL, v.value ->> 1), status_changed_at = $2 \
-               FROM json_each($1) AS v WHERE dids.did = v.value ->> 0 \
-                   AND coalesce(dids.network_status, dids.status) <> v.value ->> 1 RETURNING did";
-    let changed: Vec<String> =
-        sqlx::query_scalar(sql).bind(json(&pairs)?).bind(plan.now).fetch_all(&mut *conn).await?;
-    applied.statuses = plan.accounts.changed(&changed);
-
+    set_statuses(conn, &json(&pairs)?, plan, applied).await?;
     let (dids, revs) = plan.accounts.deleted();
     if !dids.is_empty() {
         let pairs: Vec<_> = dids.into_iter().zip(revs).collect();
-        applied.purged += purge::sqlite(conn, &json(&pairs)?, plan.now).await?;
+        applied.purged += purge::sqlite(conn, &json(&pairs)?, plan.now, changes).await?;
     }
     Ok(())
 }
 
-/// See [`super::unread::replace`].
-pub(super) async fn replace_refs(
-    db: &Sqlite,
-    collection: Collection,
-    records: &[Reread],
+/// `pairs` is a JSON list of `[did, status]`. Most accounts of the stream are unknown here.
+async fn set_statuses(
+    conn: &mut SqliteConnection,
+    pairs: &str,
+    plan: &Plan<'_>,
+    applied: &mut ApplyReport,
 ) -> Result<(), StoreError> {
-    let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
-    let keys: Vec<_> = records.iter().map(|record| (record.id, record.updated_at.0)).collect();
-    let sql = "SELECT r.id, r.did_id FROM json_each($1) v CROSS JOIN records r \
-               WHERE r.id = v.value ->> 0 AND r.updated_at = v.value ->> 1 AND r.collection_id = $2";
-    let same: Vec<(i64, i64)> =
-        sqlx::query_as(sql).bind(json(&keys)?).bind(collection.id).fetch_all(&mut *tx).await?;
-    let ids: Vec<i64> = same.iter().map(|(id, _)| *id).collect();
-    drop_refs(&mut tx, &ids).await?;
-    let same: HashMap<i64, i64> = same.into_iter().collect();
-    let mut refs = Refs::default();
-    for record in records {
-        let Some(&did_id) = same.get(&record.id) else { continue };
-        refs.push(storable(&record.refs), Source { collection_id: collection.id, id: record.id, did_id });
+    let differing = "SELECT d.id, d.status <> 0 FROM json_each($1) AS v CROSS JOIN dids d WHERE d.did = v.value ->> 0 \
+                         AND coalesce(d.network_status, d.status) <> v.value ->> 1";
+    let before: Vec<(i64, bool)> = sqlx::query_as(differing).bind(pairs).fetch_all(&mut *conn).await?;
+    if before.is_empty() {
+        return Ok(());
     }
-    refs.insert(&mut tx).await?;
-    tx.commit().await?;
-    Ok(())
-}
-
-async fn drop_refs(conn: &mut SqliteConnection, ids: &[i64]) -> Result<(), StoreError> {
-    let sql = "DELETE FROM record_refs WHERE record_id IN (SELECT value FROM json_each($1))";
-    sqlx::query(sql).bind(json(ids)?).execute(&mut *conn).await?;
+    let before: HashMap<i64, bool> = before.into_iter().collect();
+    let sql = "UPDATE dids SET status = iif(network_status IS NULL, v.value ->> 1, status), \
+                   network_status = iif(network_status IS NULL, NULL, v.value ->> 1), status_changed_at = $2 \
+               FROM json_each($1) AS v WHERE dids.did = v.value ->> 0 \
+                   AND coalesce(dids.network_status, dids.status) <> v.value ->> 1 RETURNING did, id, status <> 0";
+    let changed: Vec<(String, i64, bool)> =
+        sqlx::query_as(sql).bind(pairs).bind(plan.now).fetch_all(&mut *conn).await?;
+    let flip = |(_, id, is_hidden): &(String, i64, bool)| {
+        AccountFlip::of(*id, before.get(id).copied().unwrap_or_default(), *is_hidden)
+    };
+    let flips: Vec<AccountFlip> = changed.iter().filter_map(flip).collect();
+    conn.count_accounts(&flips).await?;
+    let dids: Vec<String> = changed.into_iter().map(|(did, ..)| did).collect();
+    applied.statuses = plan.accounts.changed(&dids);
     Ok(())
 }
 

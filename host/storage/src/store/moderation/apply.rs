@@ -3,7 +3,8 @@
 use sqlx::AssertSqlSafe;
 
 use super::{Action, COLUMNS, Decision, ModerationRow, Subject, get};
-use crate::store::index::moderated::{ModeratedRecord, Moderation};
+use crate::store::counts::{AccountFlip, Changes, Counting as _};
+use crate::store::index::moderated::{ModeratedRecord, Moderation as _};
 use crate::store::intern::{self, Collection};
 use crate::store::{Db, StoreError, on, only_row};
 use belvedere_base::clock::Timestamp;
@@ -67,6 +68,20 @@ const SET_STATUS: &str = "UPDATE dids SET network_status = coalesce(network_stat
      status_changed_at = $3 WHERE id = $1";
 const RESET_STATUS: &str = "UPDATE dids SET status = network_status, network_status = NULL, status_changed_at = $2 \
      WHERE id = $1 AND network_status IS NOT NULL";
+const IS_HIDDEN: &str = "SELECT status <> 0 FROM dids WHERE id = $1";
+
+/// Changes the status of an account by a statement, and counts its records.
+macro_rules! set_status {
+    ($tx:ident, $did_id:expr, $statement:expr) => {
+        $tx.announce_counting().await?;
+        let was_hidden = sqlx::query_scalar(IS_HIDDEN).bind($did_id).fetch_one(&mut *$tx).await?;
+        $statement.execute(&mut *$tx).await?;
+        let is_hidden = sqlx::query_scalar(IS_HIDDEN).bind($did_id).fetch_one(&mut *$tx).await?;
+        let flip = AccountFlip::of($did_id, was_hidden, is_hidden);
+        $tx.count_accounts(flip.as_slice()).await?;
+        $tx.count(Changes::default()).await?;
+    };
+}
 
 /// Makes a decision. It replaces one that is in force on the subject: that of its own author, or the one that it names.
 pub async fn moderate(db: &Db, decision: &Decision, now: Timestamp) -> Result<Moderated, StoreError> {
@@ -97,10 +112,17 @@ pub async fn moderate(db: &Db, decision: &Decision, now: Timestamp) -> Result<Mo
         let query = query.bind(&decision.reason).bind(&decision.by).bind(now).bind(decision.expires_at);
         let row = query.fetch_one(&mut *tx).await?;
         if let Some(record) = target.record() {
-            tx.hide(record, decision.action == Action::Hide).await?;
+            let mut changes = Changes::default();
+            tx.begin_counting().await?;
+            tx.hide(record, decision.action == Action::Hide, &mut changes).await?;
+            tx.count(changes).await?;
         } else {
             let status = if decision.action == Action::Hide { HIDDEN_HERE } else { TAKEN_DOWN_HERE };
-            sqlx::query(SET_STATUS).bind(target.did_id).bind(status).bind(now).execute(&mut *tx).await?;
+            set_status!(
+                tx,
+                target.did_id,
+                sqlx::query(SET_STATUS).bind(target.did_id).bind(status).bind(now)
+            );
         }
         tx.commit().await?;
         Ok(Moderated::Made(row))
@@ -137,9 +159,12 @@ pub async fn lift(
             return Ok(get(db, id).await?.map(|row| Lifted { row, was_active: false }));
         };
         if let Some(record) = target.record() {
-            tx.restore(record, now).await?;
+            let mut changes = Changes::default();
+            tx.begin_counting().await?;
+            tx.restore(record, now, &mut changes).await?;
+            tx.count(changes).await?;
         } else {
-            sqlx::query(RESET_STATUS).bind(target.did_id).bind(now).execute(&mut *tx).await?;
+            set_status!(tx, target.did_id, sqlx::query(RESET_STATUS).bind(target.did_id).bind(now));
         }
         tx.commit().await?;
         Ok(Some(Lifted { row, was_active: true }))

@@ -9,7 +9,7 @@ use super::super::intern::{self, Collection};
 use super::super::partitions::{PerPartition, Tables};
 use super::super::{Db, StoreError, on};
 
-/// Triggers keep the numbers (ADR 75, 83).
+/// Writers keep the numbers ([`counts`](crate::store::counts)).
 const COUNT: &str =
     "SELECT CAST(coalesce(sum(records - hidden), 0) AS BIGINT) FROM record_counts WHERE collection_id = $1";
 pub(in crate::store) static COUNT_DID: PerPartition<String> =

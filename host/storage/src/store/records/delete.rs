@@ -2,43 +2,50 @@
 
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 
+use super::super::counts::{Changes, Counting as _};
+use super::super::index::remove::{self, FoundRow, REPORT_POSTGRES, RemovedRow};
 use super::super::index::take_out::without_text;
 use super::super::intern::{self, Collection};
-use super::super::partitions::{PerPartition, Tables};
+use super::super::partitions::PerPartition;
 use super::super::{Db, Postgres, Sqlite, StoreError, on};
 
-/// Deletes a record, and its references.
-pub(in crate::store) static DELETE_ONE: PerPartition<[String; 2]> = PerPartition::new(
-    |Tables { records, record_refs }| {
-        [
-            format!(
-                "DELETE FROM {records} WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) \
-         AND rkey = $3 RETURNING id"
-            ),
-            format!("DELETE FROM {record_refs} WHERE record_id = $1"),
-        ]
-    },
-);
+const FIND_ONE_SQLITE: &str = "SELECT r.id, r.collection_id, r.did_id FROM records r \
+    WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2) AND r.rkey = $3";
+pub(in crate::store) static DELETE_ONE_POSTGRES: PerPartition<String> = PerPartition::new(|tables| {
+    let of_uri =
+        "WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2) AND r.rkey = $3";
+    format!("WITH {} {REPORT_POSTGRES}", remove::postgres(tables, of_uri))
+});
 
 /// Removes one record, visible or not, and its references. Leaves no tombstone: a later frame of the stream or a
 /// backfill indexes the record again. `false` when it did not exist.
 pub async fn delete(db: &Db, uri: &RecordUri) -> Result<bool, StoreError> {
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(false) };
-    let [row, refs] = DELETE_ONE.of(collection.partition);
-    on!(db, writer, |pool| {
-        let mut tx = pool.begin().await?;
-        let id: Option<i64> = sqlx::query_scalar(*row)
-            .bind(collection.id)
-            .bind(uri.did.as_str())
-            .bind(uri.rkey.as_str())
-            .fetch_optional(&mut *tx)
-            .await?;
-        if let Some(id) = id {
-            sqlx::query(*refs).bind(id).execute(&mut *tx).await?;
+    let mut changes = Changes::default();
+    let deleted = match db {
+        Db::Sqlite(db) => {
+            let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
+            tx.begin_counting().await?;
+            let query = sqlx::query_as(FIND_ONE_SQLITE).bind(collection.id).bind(uri.did.as_str());
+            let found: Vec<FoundRow> = query.bind(uri.rkey.as_str()).fetch_all(&mut *tx).await?;
+            let deleted = remove::sqlite(&mut tx, &found, &mut changes).await?;
+            tx.count(changes).await?;
+            tx.commit().await?;
+            deleted
         }
-        tx.commit().await?;
-        Ok(id.is_some())
-    })
+        Db::Postgres(db) => {
+            let mut tx = db.writer().begin().await?;
+            tx.begin_counting().await?;
+            let query = sqlx::query_as(*DELETE_ONE_POSTGRES.of(collection.partition)).bind(collection.id);
+            let query = query.bind(uri.did.as_str()).bind(uri.rkey.as_str());
+            let removed: Vec<RemovedRow> = query.fetch_all(&mut *tx).await?;
+            let deleted = remove::note(removed, &mut changes);
+            tx.count(changes).await?;
+            tx.commit().await?;
+            deleted
+        }
+    };
+    Ok(deleted > 0)
 }
 
 /// Rows per step of [`delete_collection`]: some tens of milliseconds, after which the stream's writer can commit.
@@ -95,32 +102,37 @@ async fn delete_steps(db: &Db, collection: &Nsid, deleted: &mut u64) -> Result<(
 }
 
 async fn delete_step_sqlite(db: &Sqlite, collection: i64) -> Result<u64, StoreError> {
-    let refs = "DELETE FROM record_refs WHERE record_id IN \
-                (SELECT id FROM records WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT $2)";
-    let rows = "DELETE FROM records WHERE id IN \
-                (SELECT id FROM records WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT $2)";
+    let sql = "SELECT id, collection_id, did_id FROM records WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT $2";
+    let mut changes = Changes::default();
     let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
-    sqlx::query(refs).bind(collection).bind(DELETE_STEP).execute(&mut *tx).await?;
-    let deleted =
-        sqlx::query(rows).bind(collection).bind(DELETE_STEP).execute(&mut *tx).await?.rows_affected();
+    tx.begin_counting().await?;
+    let query = sqlx::query_as(sql).bind(collection).bind(DELETE_STEP);
+    let found: Vec<FoundRow> = query.fetch_all(&mut *tx).await?;
+    let deleted = remove::sqlite(&mut tx, &found, &mut changes).await?;
+    tx.count(changes).await?;
     tx.commit().await?;
     Ok(deleted)
 }
 
 /// The number of rows is a literal: PostgreSQL assumes that a limit in a parameter is a tenth of the table, and would read
 /// all of it.
-pub(in crate::store) static DELETE_STEP_POSTGRES: PerPartition<String> = PerPartition::new(
-    |Tables { records, record_refs }| {
-        format!(
-            "WITH gone AS (DELETE FROM {records} WHERE collection_id = $1 AND id IN \
-         (SELECT id FROM {records} WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT {DELETE_STEP} FOR UPDATE) RETURNING id), \
-     refs AS (DELETE FROM {record_refs} f USING gone WHERE f.record_id = gone.id) \
-     SELECT count(*) FROM gone"
-        )
-    },
-);
+pub(in crate::store) static DELETE_STEP_POSTGRES: PerPartition<String> = PerPartition::new(|tables| {
+    let step = format!(
+        "WHERE r.collection_id = $1 AND r.id IN \
+             (SELECT id FROM {} WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT {DELETE_STEP} FOR UPDATE)",
+        tables.records
+    );
+    format!("WITH {} {REPORT_POSTGRES}", remove::postgres(tables, &step))
+});
+
 async fn delete_step_postgres(db: &Postgres, collection: Collection) -> Result<u64, StoreError> {
-    let query = sqlx::query_scalar(*DELETE_STEP_POSTGRES.of(collection.partition));
-    let deleted: i64 = query.bind(collection.id).fetch_one(db.writer()).await?;
-    Ok(deleted as u64)
+    let mut changes = Changes::default();
+    let mut tx = db.writer().begin().await?;
+    tx.begin_counting().await?;
+    let query = sqlx::query_as(*DELETE_STEP_POSTGRES.of(collection.partition)).bind(collection.id);
+    let removed: Vec<RemovedRow> = query.fetch_all(&mut *tx).await?;
+    let deleted = remove::note(removed, &mut changes);
+    tx.count(changes).await?;
+    tx.commit().await?;
+    Ok(deleted)
 }

@@ -3,12 +3,12 @@
 use belvedere_protocol::atproto::Did;
 use belvedere_web::fair_share::Tenant;
 
-use super::super::index::link_counts;
+use super::super::index::link_counts::{self, IS_COMPLETE, MANY};
 use super::super::intern::{self, Collection};
 use super::super::packed::Packed;
 use super::super::partitions::{PerPartition, Tables};
 use super::super::read_cost::ReadCost;
-use super::super::select::{Dialect, PostgresDialect, SqliteDialect};
+use super::super::select::{Dialect, PostgresDialect, SqliteDialect, is_visible};
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError};
 use crate::query::Links;
@@ -46,23 +46,31 @@ pub(super) enum Few {
     LeftOut,
 }
 
+/// Two numbers of up to [`MANY`] are one: the first times this, and the second.
+const PAIR: i64 = MANY + 1;
+
+/// The first links of a target are looked at once: for how many they are, and how many of them are visible. Most targets have no
+/// more.
 fn count_sql<D: Dialect>(tables: &Tables, targets: &str, few: Few) -> String {
-    let (refs, account, at_path) = (&tables.record_refs, account(tables, "$2"), at_path::<D>());
-    let counted_here = match few {
-        Few::Counted => "('few', 'many')",
-        Few::LeftOut => "('many')",
+    let refs = &tables.record_refs;
+    let is_shown = format!("{} AND {}", at_path::<D>(), is_visible(&account(tables, "$2")));
+    let (is_shown_early, few) = match few {
+        Few::Counted => (is_shown.as_str(), format!("t.early < {MANY} * {PAIR} THEN t.early % {PAIR}")),
+        Few::LeftOut => ("FALSE", "t.kind = 'few' THEN 0".to_owned()),
     };
     format!(
-        "WITH t AS MATERIALIZED (SELECT v.key, v.value, \
-             CASE WHEN {IS_COUNTED} THEN 'counted' WHEN {} THEN 'many' ELSE 'few' END AS kind FROM {targets}) \
+        "WITH e AS MATERIALIZED (SELECT v.key, v.value, CASE WHEN {IS_COUNTED} THEN -1 ELSE \
+             (SELECT count(*) * {PAIR} + coalesce(sum(CASE WHEN {is_shown_early} THEN 1 ELSE 0 END), 0) \
+                 FROM (SELECT f.record_id, f.did_id, f.paths FROM {refs} f \
+                     WHERE f.target = v.value AND f.collection_id = $2 LIMIT {MANY}) f) END AS early FROM {targets}), \
+         t AS (SELECT e.*, CASE WHEN early < 0 THEN 'counted' WHEN early >= {MANY} * {PAIR} AND {IS_COMPLETE} THEN 'many' \
+             ELSE 'few' END AS kind FROM e) \
          SELECT string_agg(links || ' ' || kind || ' ', '') FROM (\
              SELECT t.kind, CASE WHEN t.kind = 'counted' THEN coalesce((SELECT c.links - c.hidden FROM link_counts c \
                      WHERE c.target = t.value AND c.collection_id = $2 AND c.path = $3), 0) \
-                 WHEN t.kind IN {counted_here} THEN (SELECT count(*) FROM {refs} f CROSS JOIN dids d \
-                     WHERE f.target = t.value AND f.collection_id = $2 AND {at_path} AND d.id = {account} AND d.status = 0) \
-                 ELSE 0 END AS links \
-             FROM t ORDER BY t.key) numbers",
-        link_counts::has_many(refs)
+                 WHEN {few} ELSE (SELECT count(*) FROM {refs} f \
+                     WHERE f.target = t.value AND f.collection_id = $2 AND {is_shown}) END AS links \
+             FROM t ORDER BY t.key) numbers"
     )
 }
 

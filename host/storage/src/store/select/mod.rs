@@ -30,7 +30,7 @@ use super::partitions::Partition;
 
 pub(super) use self::bounds::{Bound, Bounds, Values, conditions, within};
 pub(super) use self::columns::{Columns, INLINE_BYTES, WHOLE_TEXT};
-pub(super) use self::conditions::{IS_VALID, hidden};
+pub(super) use self::conditions::{IS_VALID, hidden, is_visible};
 pub(super) use self::dialect::{Classes, Dialect, InIndex, Keys, MISSING, ValueType};
 pub use self::index_kind::IndexKind;
 #[cfg(test)]

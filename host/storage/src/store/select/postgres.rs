@@ -7,6 +7,7 @@
 use super::dialect::{datetime_parts, operator, pattern};
 use super::{
     Accounts, By, Classes, Columns, InIndex, Keys, MISSING, Placeholder, Sql, Value, ValueType, columns,
+    is_visible,
 };
 use crate::query::PageSize;
 use crate::query::filter::{Op, Scalar};
@@ -74,10 +75,6 @@ fn element(value: &str) -> String {
          ELSE {value}::text END"
     )
 }
-
-/// The condition that the account of `r` is not hidden, without a join. PostgreSQL expects it of nearly all rows, and `IS
-/// NULL` of one in two hundred, for which it would read a collection and sort it.
-const IS_VISIBLE: &str = "(SELECT 1 FROM dids d WHERE d.id = r.did_id AND d.status <> 0) IS DISTINCT FROM 1";
 
 impl super::Dialect for Dialect {
     const BACKEND: Backend = Backend::Postgres;
@@ -229,9 +226,9 @@ impl super::Dialect for Dialect {
     fn from(sql: &mut Sql, Collection { id, partition }: Collection, by: By<'_>, accounts: Accounts) {
         let records = partition.records();
         let visible = match accounts {
-            Accounts::All => "true",
-            Accounts::Visible => IS_VISIBLE,
-            Accounts::VisibleJoined => "d.status = 0",
+            Accounts::All => "true".to_owned(),
+            Accounts::Visible => is_visible("r.did_id"),
+            Accounts::VisibleJoined => "d.status = 0".to_owned(),
         };
         if let By::Target { target, .. } = by {
             let target = target.write(sql);

@@ -1,7 +1,9 @@
 //! Reads and writes of the database for tests of other rooms, beside the store's own functions.
 
+mod counts;
 mod db;
 
+pub use counts::{drop_counting_triggers, wrong_counts};
 pub use db::{TestDb, both, postgres, sqlite};
 
 use super::index::{self, AccountChange, AccountStatus, ApplyReport, Batch};

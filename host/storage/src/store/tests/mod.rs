@@ -29,6 +29,7 @@ mod below;
 mod bounds;
 mod catch_up;
 mod counts;
+mod counts_model;
 mod deadlock;
 mod domains;
 mod event_plans;

@@ -11,7 +11,7 @@ use crate::store::query;
 use crate::store::records;
 
 use crate::store::index::{self, AccountStatus, Batch};
-use crate::store::testing::{TestDb, postgres, sqlite};
+use crate::store::testing::{TestDb, postgres, sqlite, wrong_counts};
 use belvedere_base::clock::Timestamp;
 
 const ACCOUNTS: u32 = 3;
@@ -160,6 +160,7 @@ async fn check(db: TestDb, batches: Vec<Vec<Op>>) {
             .collect();
         assert_eq!(found, model.visible(), "after {ops:?}");
         assert_eq!(records::count(&db, &collection, None, &US).await.unwrap(), found.len() as u64);
+        assert_eq!(wrong_counts(&db).await.unwrap(), [""; 0], "after {ops:?}");
         let targets: BTreeSet<_> = refs(&db).await.into_iter().map(|(target, _)| target).collect();
         let expected: BTreeSet<_> = model
             .rows

@@ -71,7 +71,6 @@ fn statements(collection: Collection) -> Vec<(String, bool)> {
     });
     let selects = selects
         .map(|(select, is_ordered)| (select.statement::<PostgresDialect>().text().to_owned(), is_ordered));
-    let [delete_one, delete_its_refs] = *delete::DELETE_ONE.of(partition);
     let [delete_refs, insert_refs] = *index::postgres::REFS.of(partition);
     let others = [
         *records::GET_POSTGRES.of(partition),
@@ -81,8 +80,7 @@ fn statements(collection: Collection) -> Vec<(String, bool)> {
         *count::COUNT_DID.of(partition),
         *count::COUNT_INVALID.of(partition),
         *indexed::SELECT.of(partition),
-        delete_one,
-        delete_its_refs,
+        *delete::DELETE_ONE_POSTGRES.of(partition),
         *index::postgres::UPSERT.of(partition),
         delete_refs,
         insert_refs,

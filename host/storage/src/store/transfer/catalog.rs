@@ -47,9 +47,7 @@ pub(super) fn kind_of(postgres_type: &str) -> Kind {
     }
 }
 
-/// Tables that are not moved. The target's triggers fill the first while it receives the records, and the second from the time on at
-/// which a target is counted. They are emptied after the other tables, whose triggers can't say which deleted records were of
-/// hidden accounts when the accounts are already gone.
+/// Tables that are not moved: the records of the target are counted once they are there, and links as soon as there is a reason to.
 pub(super) const DERIVED: [&str; 2] = ["record_counts", "link_counts"];
 
 /// The tables of the source, each with a counterpart in the target.

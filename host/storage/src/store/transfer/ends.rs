@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::catalog::{Catalog, State, Table};
 use super::value::Row;
 use super::{MoveError, postgres, sqlite};
-use crate::store::{Db, StoreError, incomplete};
+use crate::store::{Db, StoreError, counts, incomplete};
 use belvedere_base::files;
 
 /// The address of a database.
@@ -146,8 +146,11 @@ impl End {
         }
     }
 
-    /// Once all rows are there: sequences continue after them, and no reference is broken.
+    /// Once all rows are there: the records are counted, sequences continue after them, and no reference is broken.
     pub(super) async fn complete(&mut self) -> Result<(), MoveError> {
+        for sql in counts::RECOUNT {
+            self.execute(sql.to_owned()).await?;
+        }
         match self {
             Self::Sqlite(sqlite) => match sqlite.broken_reference().await? {
                 Some(table) => Err(MoveError::References(table)),

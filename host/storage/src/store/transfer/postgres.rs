@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection};
 use super::catalog::{Catalog, DERIVED, Space, State, Table};
 use super::value::{Row, Value};
 use super::{BATCH_BYTES, BATCH_ROWS, MoveError, copy_text};
+use crate::store::counts::postgres::ANNOUNCE_SESSION;
 use crate::store::incomplete::{IS_SET_POSTGRES, MARKER};
 use crate::store::postgres::APPLICATION_NAME;
 use crate::store::script_sql::role::quoted;
@@ -156,6 +157,7 @@ impl Postgres {
     /// Empties the tables, and drops foreign keys and indexes. Returns the statements that create them again, indexes
     /// first.
     pub(super) async fn prepare(&mut self, tables: &[Table]) -> Result<Vec<String>, StoreError> {
+        self.execute(ANNOUNCE_SESSION.to_owned()).await?;
         let rebuilt: Vec<(String, String)> = sqlx::query_as(REBUILT).fetch_all(&mut self.connection).await?;
         for (drop, _) in &rebuilt {
             self.execute(drop.clone()).await?;

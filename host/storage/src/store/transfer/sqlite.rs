@@ -13,6 +13,7 @@ use sqlx::{
 use super::catalog::{Catalog, DERIVED, Space, State, Table};
 use super::value::{Row, Value, without_nul};
 use super::{BATCH_BYTES, BATCH_ROWS, MoveError};
+use crate::store::counts::sqlite::ANNOUNCE;
 use crate::store::incomplete::{CLEAR, IS_SET_SQLITE, MARKER, SET};
 use crate::store::script_sql::role::quoted;
 use crate::store::script_sql::sqlite::own_file;
@@ -170,6 +171,7 @@ impl Sqlite {
         for derived in DERIVED {
             self.execute(format!("DELETE FROM {derived}")).await?;
         }
+        self.execute(ANNOUNCE.to_owned()).await?;
         let sql = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'index' AND sql IS NOT NULL";
         let indexes: Vec<(String, String)> = sqlx::query_as(sql).fetch_all(&mut self.connection).await?;
         for (name, _) in &indexes {

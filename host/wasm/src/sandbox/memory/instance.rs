@@ -83,6 +83,13 @@ impl InstanceMemory {
         self.prepaid = self.prepaid.saturating_sub(more);
     }
 
+    /// For one of several calls that the instance makes at the same time.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        let run = self.run.clone();
+        Self { results: self.results.part(), run, ..Self::new(self.limits) }
+    }
+
     /// Memory for something that the host keeps beside the results.
     pub fn keeping(&self) -> ResultMemory {
         ResultMemory::new(self.run.clone(), 0)

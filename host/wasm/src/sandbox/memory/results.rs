@@ -14,7 +14,11 @@ const STEP: usize = 256 << 10;
 
 /// Memory for results of the host. A run has one result at a time, so the largest counts. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct ResultMemory(Arc<Inner>);
+pub struct ResultMemory {
+    inner: Arc<Inner>,
+    /// Whether it is for a part of the present result.
+    is_part: bool,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -38,12 +42,19 @@ impl ResultMemory {
     /// `free` bytes need no memory of the run.
     pub fn new(memory: Option<RunMemory>, free: usize) -> Self {
         let sizes = tokio::sync::Mutex::new(Sizes { held: free, used: 0 });
-        Self(Arc::new(Inner { memory, sizes, full: Mutex::default() }))
+        Self { inner: Arc::new(Inner { memory, sizes, full: Mutex::default() }), is_part: false }
+    }
+
+    /// The same memory, for one of several calls that are made at the same time. Together they have one result.
+    pub(crate) fn part(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), is_part: true }
     }
 
     /// Begins with another result, whose first bytes take the memory of the one before.
     pub async fn begin(&self) {
-        self.0.sizes.lock().await.used = 0;
+        if !self.is_part {
+            self.inner.sizes.lock().await.used = 0;
+        }
     }
 
     /// Takes memory for `bytes` more of the present result, and waits for it if it has to.
@@ -51,7 +62,7 @@ impl ResultMemory {
     /// # Errors
     /// [`Full`] when no memory became free in time. [`Self::check`] tells it later too.
     pub async fn take(&self, bytes: usize) -> Result<(), Full> {
-        let Inner { memory, sizes, full } = &*self.0;
+        let Inner { memory, sizes, full } = &*self.inner;
         let mut sizes = sizes.lock().await;
         sizes.used += bytes;
         let Some(missing) = sizes.used.checked_sub(sizes.held).filter(|missing| *missing > 0) else {
@@ -73,14 +84,14 @@ impl ResultMemory {
     /// # Errors
     /// When no memory became free in time. The error must end the run.
     pub fn check(&self) -> Result<(), NoMemory> {
-        let full = *self.0.full.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = *self.inner.full.lock().unwrap_or_else(PoisonError::into_inner);
         full.map_or(Ok(()), |full| Err(NoMemory(full)))
     }
 
     /// Releases all but `bytes`, which the run keeps.
     pub async fn keep(&self, bytes: usize) {
-        let mut sizes = self.0.sizes.lock().await;
-        if let (Some(memory), Some(spare)) = (&self.0.memory, sizes.held.checked_sub(bytes)) {
+        let mut sizes = self.inner.sizes.lock().await;
+        if let (Some(memory), Some(spare)) = (&self.inner.memory, sizes.held.checked_sub(bytes)) {
             memory.shrink(spare);
             sizes.held = bytes;
         }

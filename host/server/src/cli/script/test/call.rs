@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::change::change;
+use super::spaces;
 use super::world::{Refused, World, checked, parse, parse_did, store_label, without_nulls};
 use crate::event_scripts::LabelVerdict;
 use crate::methods;
@@ -258,16 +259,20 @@ fn shown_job(row: &jobs::JobRow) -> Value {
 #[derive(Deserialize)]
 struct SeenList {
     list: String,
+    /// The space of the list `space`.
+    space: Option<String>,
 }
 
 async fn seen(world: &World, input: &[u8]) -> Result<Value, Refused> {
-    let SeenList { list } = parse("seen", input)?;
-    let found = if list == "jobs" {
-        let mut rows = jobs::list(&world.app.db, None, None, MAX_JOBS).await.map_err(Refused::of)?;
-        rows.reverse();
-        rows.iter().map(shown_job).collect()
-    } else {
-        world.seen.list(&list).unwrap_or_default()
+    let SeenList { list, space } = parse("seen", input)?;
+    let found = match (&*list, space) {
+        ("jobs", _) => {
+            let mut rows = jobs::list(&world.app.db, None, None, MAX_JOBS).await.map_err(Refused::of)?;
+            rows.reverse();
+            rows.iter().map(shown_job).collect()
+        }
+        ("space", space) => spaces::records(world, space.as_deref().unwrap_or_default()).await?,
+        _ => world.seen.list(&list).unwrap_or_default(),
     };
     let answer = json!({ "list": found });
     if answer.to_string().len() > PAGE_BYTES {

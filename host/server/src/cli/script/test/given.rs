@@ -8,12 +8,15 @@ use url::Url;
 
 use super::super::super::stand_in_pds as pds;
 use super::network::{Account, GivenAnswer};
+use super::plugins::GivenCall;
+use super::spaces;
 use super::world::{Refused, World, parse, parse_did, store_label};
 use crate::app::Topic;
 use crate::event_scripts::Label;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::repos::Validation;
 use belvedere_instance::settings;
+use belvedere_protocol::atproto::space_uri::is_in_space;
 use belvedere_protocol::atproto::{Did, Handle, Nsid, RecordUri, set_record_type};
 use belvedere_scripting::scripts::services::variables::{self, MAX_COUNT};
 use belvedere_storage::store::identities::{self, Learned};
@@ -34,6 +37,8 @@ pub(super) async fn answer(world: &World, function: &str, input: &[u8]) -> Optio
         "random" => random(world, input),
         "http" => http(world, input),
         "pds" => of_pds(world, input),
+        "plugin" => plugin(world, input),
+        "space" => spaces::space(world, input).await,
         _ => return None,
     };
     Some(done)
@@ -76,6 +81,9 @@ struct GivenRecord {
 
 async fn record(world: &World, input: &[u8]) -> Result<Value, Refused> {
     let GivenRecord { uri, mut record } = parse("given.record", input)?;
+    if is_in_space(&uri) {
+        return spaces::record(world, &uri, record).await;
+    }
     let refused = |error: &dyn std::fmt::Display| Refused(format!("given.record: {uri}: {error}"));
     let parsed = RecordUri::parse(&uri).map_err(|error| refused(&error))?;
     set_record_type(&mut record, parsed.collection.as_str()).map_err(|error| refused(&error))?;
@@ -238,5 +246,11 @@ struct GivenPds {
 fn of_pds(world: &World, input: &[u8]) -> Result<Value, Refused> {
     let GivenPds { method, answer } = parse("given.pds", input)?;
     world.network.add_pds(&method, answer.check("given.pds")?).map_err(Refused::of)?;
+    Ok(Value::Null)
+}
+
+fn plugin(world: &World, input: &[u8]) -> Result<Value, Refused> {
+    let call: GivenCall = parse("given.plugin", input)?;
+    world.plugins.add(call, input.len()).map_err(|why| Refused(format!("given.plugin: {why}")))?;
     Ok(Value::Null)
 }

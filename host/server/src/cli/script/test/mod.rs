@@ -11,9 +11,11 @@ mod headers;
 mod host;
 mod junit;
 mod network;
+mod plugins;
 mod prepare;
 mod report;
 mod seen;
+mod spaces;
 mod suite;
 mod world;
 

@@ -26,6 +26,7 @@ use super::super::places::Places;
 use super::coverage::Coverage;
 use super::databases::Databases;
 use super::network::Network;
+use super::plugins::TestPlugins;
 use super::seen::Seen;
 use super::world::World;
 use crate::app::{App, StandIns};
@@ -160,11 +161,13 @@ impl Prepared {
         let directory = Url::parse(&config.indexing.plc_url).context("the PLC directory has no URL")?;
         let (clock, seen) = (Clock::fixed(START), Arc::new(Seen::new(self.coverage.clone())));
         let network = Arc::new(Network::new(Arc::clone(&seen), clock.clone(), directory));
+        let plugins = Arc::new(TestPlugins::new(Arc::clone(&seen)));
         let random = Random::seeded(SEED);
         let stand_ins = StandIns {
             clock: clock.clone(),
             random: random.clone(),
             network: network.clone(),
+            plugins: plugins.clone(),
             sessions: Sessions::Everyone { endpoint: pds::ORIGIN.into() },
             log: seen.clone(),
             observer: seen.clone(),
@@ -176,7 +179,7 @@ impl Prepared {
         xrpc.open(&app);
         // The tasks of the start draw in any order.
         random.reseed(SEED);
-        Ok(World { app, clock, network, seen })
+        Ok(World { app, clock, network, plugins, seen })
     }
 }
 

@@ -29,7 +29,8 @@ struct State {
     logs: Vec<Value>,
     requests: Vec<Value>,
     writes: Vec<Value>,
-    /// Requests for which the case gave no answer.
+    plugin_calls: Vec<Value>,
+    /// Requests, and calls of plugins, for which the case gave no answer.
     unanswered: Vec<String>,
     entries: usize,
     bytes: usize,
@@ -71,6 +72,13 @@ impl Seen {
         }
     }
 
+    pub(super) fn plugin_call(&self, call: Value, bytes: usize) {
+        let mut state = self.state();
+        if state.has_room(bytes) {
+            state.plugin_calls.push(call);
+        }
+    }
+
     pub(super) fn unanswered(&self, text: String) {
         let mut state = self.state();
         if state.has_room(text.len()) {
@@ -95,6 +103,7 @@ impl Seen {
             "writes" => Some(state.writes.clone()),
             "requests" => Some(state.requests.clone()),
             "logs" => Some(state.logs.clone()),
+            "plugins" => Some(state.plugin_calls.clone()),
             _ => None,
         }
     }

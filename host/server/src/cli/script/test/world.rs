@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::network::Network;
+use super::plugins::TestPlugins;
 use super::seen::Seen;
 use crate::app::App;
 use crate::event_scripts::Label;
@@ -25,6 +26,7 @@ pub(super) struct World {
     pub(super) app: Arc<App>,
     pub(super) clock: Clock,
     pub(super) network: Arc<Network>,
+    pub(super) plugins: Arc<TestPlugins>,
     pub(super) seen: Arc<Seen>,
 }
 

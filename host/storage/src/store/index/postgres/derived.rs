@@ -6,24 +6,31 @@ use belvedere_protocol::atproto::record::Ref;
 use sqlx::PgConnection;
 
 use super::super::Reread;
-use super::super::link_counts::SHARED_LOCK;
 use super::super::plan::{Row, Source, storable};
+use crate::store::counts::{Changes, CountedLink, Counting as _};
 use crate::store::intern::Collection;
 use crate::store::partitions::{PerPartition, Tables};
 use crate::store::{Postgres, StoreError};
 
-/// Deletes the references of records, and adds some.
-pub(in crate::store) static REFS: PerPartition<[String; 2]> =
-    PerPartition::new(|Tables { record_refs, .. }| {
+/// Deletes the references of records, and adds some. Both return those whose targets are counted.
+pub(in crate::store) static REFS: PerPartition<[String; 2]> = PerPartition::new(
+    |Tables { record_refs, .. }| {
         [
-            format!("DELETE FROM {record_refs} WHERE record_id = ANY($1)"),
+            format!(
+                "WITH f AS (DELETE FROM {record_refs} WHERE record_id = ANY($1) RETURNING {LINK}) {COUNTED}"
+            ),
             // No conflicts: a record's references are distinct, and those of before were deleted.
             format!(
-                "INSERT INTO {record_refs} (target, collection_id, record_id, did_id, paths) \
-     SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[])"
+                "WITH f AS (INSERT INTO {record_refs} (target, collection_id, record_id, did_id, paths) \
+     SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[]) RETURNING {LINK}) {COUNTED}"
             ),
         ]
-    });
+    },
+);
+const LINK: &str = "target, collection_id, did_id, paths";
+/// Not `EXISTS`, which might become a join that reads all counts.
+const COUNTED: &str = "SELECT f.* FROM f WHERE \
+    (SELECT TRUE FROM link_counts c WHERE c.target = f.target AND c.collection_id = f.collection_id AND c.path = '')";
 
 /// References to insert, collected over the whole batch.
 #[derive(Default)]
@@ -51,11 +58,13 @@ impl<'a> Refs<'a> {
         self,
         conn: &mut PgConnection,
         insert: &'static str,
+        changes: &mut Changes,
     ) -> Result<(), sqlx::Error> {
         let Self { targets, collections, ids, dids, paths } = self;
         if !targets.is_empty() {
-            let query = sqlx::query(insert).bind(targets).bind(collections).bind(ids).bind(dids).bind(paths);
-            query.execute(conn).await?;
+            let query =
+                sqlx::query_as(insert).bind(targets).bind(collections).bind(ids).bind(dids).bind(paths);
+            changes.insert_links(query.fetch_all(conn).await?);
         }
         Ok(())
     }
@@ -77,19 +86,23 @@ pub(in super::super) async fn replace_refs(
 ) -> Result<(), StoreError> {
     let mut tx = db.pool.begin().await?;
     // Before the rows, as a batch with a change of an account has it.
-    sqlx::query(SHARED_LOCK).execute(&mut *tx).await?;
+    tx.begin_counting().await?;
+    let mut changes = Changes::default();
     let (ids, times): (Vec<i64>, Vec<i64>) =
         records.iter().map(|record| (record.id, record.updated_at.0)).unzip();
     let same = sqlx::query_as(*SAME.of(collection.partition)).bind(ids).bind(times).bind(collection.id);
     let same: HashMap<i64, i64> = same.fetch_all(&mut *tx).await?.into_iter().collect();
     let [delete, insert] = REFS.of(collection.partition);
-    sqlx::query(*delete).bind(same.keys().copied().collect::<Vec<i64>>()).execute(&mut *tx).await?;
+    let query = sqlx::query_as(*delete).bind(same.keys().copied().collect::<Vec<i64>>());
+    let deleted: Vec<CountedLink> = query.fetch_all(&mut *tx).await?;
+    changes.delete_links(deleted);
     let mut refs = Refs::default();
     for record in records {
         let Some(&did_id) = same.get(&record.id) else { continue };
         refs.push(storable(&record.refs), Source { collection_id: collection.id, id: record.id, did_id });
     }
-    refs.insert(&mut tx, insert).await?;
+    refs.insert(&mut tx, insert, &mut changes).await?;
+    tx.count(changes).await?;
     tx.commit().await?;
     Ok(())
 }

@@ -1,15 +1,17 @@
-//! Writes what is derived from the records of a batch, once for all of them: references with their counts, and why records are
-//! invalid.
+//! Writes what is derived from the records of a batch, once for all of them: references, and why records are invalid.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use belvedere_protocol::atproto::record::Ref;
 use sqlx::SqliteConnection;
 
-use super::super::plan::{Row, Source};
+use super::super::plan::{Row, Source, storable};
+use super::super::{Reread, remove};
 use super::{MAX_ROWS, Shapes, json};
-use crate::store::StoreError;
+use crate::store::counts::{Changes, CountedLink, Counting as _};
+use crate::store::intern::Collection;
+use crate::store::{Sqlite, StoreError};
 
 pub(super) static INSERT_REFS: LazyLock<Shapes> = LazyLock::new(|| {
     Shapes::new(
@@ -29,14 +31,6 @@ static COUNTED: LazyLock<Shapes> = LazyLock::new(|| {
     )
 });
 
-/// Adds links to the counts of their targets: target, collection, path and account of each.
-const COUNT: &str = "INSERT INTO link_counts (target, collection_id, path, links, hidden) \
-    SELECT value ->> 0, value ->> 1, value ->> 2, count(*), \
-        sum(EXISTS (SELECT 1 FROM dids WHERE id = value ->> 3 AND status <> 0)) \
-    FROM json_each($1) WHERE true GROUP BY 1, 2, 3 \
-    ON CONFLICT (target, collection_id, path) DO UPDATE SET links = links + excluded.links, \
-        hidden = hidden + excluded.hidden";
-
 /// References to insert, collected over the whole batch.
 #[derive(Default)]
 pub(super) struct Refs<'a>(Vec<(&'a str, Source, &'a str)>);
@@ -46,9 +40,11 @@ impl<'a> Refs<'a> {
         self.0.extend(refs.map(|found| (&*found.target, source, &*found.paths)));
     }
 
-    /// Counts them here, because with a trigger an insertion takes half as long again. Triggers count deletions, which several
-    /// statements do.
-    pub(super) async fn insert(mut self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
+    pub(super) async fn insert(
+        mut self,
+        conn: &mut SqliteConnection,
+        changes: &mut Changes,
+    ) -> Result<(), StoreError> {
         // In the order of the table, which is clustered by target.
         self.0.sort_unstable();
         self.0.dedup_by_key(|(target, source, _)| (*target, *source));
@@ -59,11 +55,11 @@ impl<'a> Refs<'a> {
             }
             query.execute(&mut *conn).await?;
         }
-        self.count(conn).await
+        self.note(conn, changes).await
     }
 
-    /// Adds them to the counts of those targets that are counted.
-    async fn count(&self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
+    /// Notes those whose targets are counted.
+    async fn note(&self, conn: &mut SqliteConnection, changes: &mut Changes) -> Result<(), StoreError> {
         let any = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM link_counts)");
         if self.0.is_empty() || !any.fetch_one(&mut *conn).await? {
             return Ok(());
@@ -84,17 +80,44 @@ impl<'a> Refs<'a> {
         }
         let counted: HashSet<(&str, i64)> =
             counted.iter().map(|(target, id)| (target.as_str(), *id)).collect();
-        let mut links = Vec::new();
-        for (target, source, paths) in &self.0 {
-            if counted.contains(&(*target, source.collection_id)) {
-                // The empty path is that of all links.
-                let paths = std::iter::once("").chain(paths.split_ascii_whitespace());
-                links.extend(paths.map(|path| (*target, source.collection_id, path, source.did_id)));
-            }
-        }
-        sqlx::query(COUNT).bind(json(&links)?).execute(&mut *conn).await?;
+        let links =
+            self.0.iter().filter(|(target, source, _)| counted.contains(&(*target, source.collection_id)));
+        changes.insert_links(links.map(|(target, source, paths)| CountedLink {
+            target: (*target).to_owned(),
+            collection_id: source.collection_id,
+            did_id: Some(source.did_id),
+            paths: Some((*paths).to_owned()),
+        }));
         Ok(())
     }
+}
+
+/// See [`unread::replace`](super::super::unread::replace).
+pub(in super::super) async fn replace_refs(
+    db: &Sqlite,
+    collection: Collection,
+    records: &[Reread],
+) -> Result<(), StoreError> {
+    let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
+    let keys: Vec<_> = records.iter().map(|record| (record.id, record.updated_at.0)).collect();
+    let sql = "SELECT r.id, r.did_id FROM json_each($1) v CROSS JOIN records r \
+               WHERE r.id = v.value ->> 0 AND r.updated_at = v.value ->> 1 AND r.collection_id = $2";
+    let same: Vec<(i64, i64)> =
+        sqlx::query_as(sql).bind(json(&keys)?).bind(collection.id).fetch_all(&mut *tx).await?;
+    let ids: Vec<i64> = same.iter().map(|(id, _)| *id).collect();
+    let mut changes = Changes::default();
+    tx.begin_counting().await?;
+    remove::references_sqlite(&mut tx, &ids, &mut changes).await?;
+    let same: HashMap<i64, i64> = same.into_iter().collect();
+    let mut refs = Refs::default();
+    for record in records {
+        let Some(&did_id) = same.get(&record.id) else { continue };
+        refs.push(storable(&record.refs), Source { collection_id: collection.id, id: record.id, did_id });
+    }
+    refs.insert(&mut tx, &mut changes).await?;
+    tx.count(changes).await?;
+    tx.commit().await?;
+    Ok(())
 }
 
 /// Invalid records, collected over the whole batch: id, collection, reason.

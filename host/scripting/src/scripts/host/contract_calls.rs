@@ -1,19 +1,21 @@
-//! The imports of the guest for runs that are recorded or replayed. Each records the call with its answer, or answers from the
-//! recording; other runs use the imports themselves.
+//! The imports of the guest. Each call is recorded with its answer, or answered from a recording, when the run has a tape; the calls
+//! that `parallel` gathers may wait for others (`guest-lua/build/gathered.rs` lists the same).
 
+use futures_util::FutureExt as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{HasData, Linker};
 
-use super::Refusal;
 use super::plugins::{INTERFACE, paid_call};
 use super::state::RunState;
+use super::waiting_calls::Step;
+use super::{Refusal, sql};
 use crate::scripts::bindings::Guest as ScriptBindings;
 use crate::scripts::bindings::belvedere::script::types::Fault;
 use crate::scripts::bindings::belvedere::script::{
-    atproto, clock, db, http, jobs, libraries, linked_repos, log, meter, moderation, plugins, profile, repo,
-    spaces, types, xrpc,
+    atproto, clock, db, http, jobs, libraries, linked_repos, log, meter, moderation, parallel, plugins,
+    profile, repo, spaces, types, xrpc,
 };
 use crate::scripts::recording::{Begun, Recorder, Tape, conceal, encode};
 use belvedere_instance::events::redact::is_secret;
@@ -21,22 +23,22 @@ use belvedere_instance::events::redact::is_secret;
 /// Names of headers whose values are secrets, besides those that [`is_secret`] knows.
 const SECRET_HEADERS: [&str; 2] = ["x-api-key", "x-client-key"];
 
-/// The state of a run with a tape.
-pub(super) struct Taped<'a>(&'a mut RunState);
+/// The state of a run whose guest calls.
+pub(super) struct ContractCalls<'a>(&'a mut RunState);
 
-pub(super) struct TapedImports;
+pub(super) struct Imports;
 
-impl HasData for TapedImports {
-    type Data<'a> = Taped<'a>;
+impl HasData for Imports {
+    type Data<'a> = ContractCalls<'a>;
 }
 
-fn taped(state: &mut RunState) -> Taped<'_> {
-    Taped(state)
+fn calls_of(state: &mut RunState) -> ContractCalls<'_> {
+    ContractCalls(state)
 }
 
-/// Links the imports of runs with a tape.
+/// Links every import that the contract has. `plugins.call` reduces the run's fuel, which the functions of the bindings can't reach.
 pub(super) fn link(linker: &mut Linker<RunState>) -> wasmtime::Result<()> {
-    ScriptBindings::add_to_linker::<_, TapedImports>(linker, taped)?;
+    ScriptBindings::add_to_linker::<_, Imports>(linker, calls_of)?;
     linker.allow_shadowing(true);
     linker.instance(INTERFACE)?.func_wrap_async(
         "call",
@@ -44,7 +46,7 @@ pub(super) fn link(linker: &mut Linker<RunState>) -> wasmtime::Result<()> {
             Box::new(async move {
                 let given = (&plugin, &function, &args);
                 let begun: Begun<Result<Vec<u8>, plugins::PluginFault>> =
-                    Taped(store.data_mut()).begin("plugins.call", &given);
+                    ContractCalls(store.data_mut()).begin("plugins.call", &given);
                 let taped = match begun {
                     Begun::Answered(answer) => {
                         return Ok((answer.unwrap_or_else(|fault| Err(fault.into())),));
@@ -52,7 +54,7 @@ pub(super) fn link(linker: &mut Linker<RunState>) -> wasmtime::Result<()> {
                     Begun::Call(args) => args,
                 };
                 let answer = paid_call(&mut store, plugin, function, args).await?;
-                Taped(store.data_mut()).end("plugins.call", taped, &Ok(&answer));
+                ContractCalls(store.data_mut()).end("plugins.call", taped, &Ok(&answer));
                 Ok((answer,))
             })
         },
@@ -65,7 +67,7 @@ fn is_secret_header(name: &str) -> bool {
     is_secret(name) || SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret))
 }
 
-impl Taped<'_> {
+impl ContractCalls<'_> {
     fn begin<R: DeserializeOwned>(&mut self, name: &str, args: &impl Serialize) -> Begun<R> {
         if let Some(Tape::Replaying(_)) = self.0.tape.as_deref() {
             // Log lines of replays are refused when too many calls were made before them.
@@ -129,26 +131,44 @@ impl Taped<'_> {
     }
 }
 
-/// Implements an interface. The second list has functions that are written out.
-macro_rules! taped {
-    ($interface:ident { $(fn $name:ident($($arg:ident: $ty:ty),*) -> $answer:ty;)* } $($more:item)*) => {
-        impl $interface::Host for Taped<'_> {
-            $(async fn $name(&mut self, $($arg: $ty),*) -> Result<$answer, Refusal> {
-                const NAME: &str = concat!(stringify!($interface), ".", stringify!($name));
-                let args = match self.begin(NAME, &($(&$arg,)*)) {
-                    Begun::Answered(answer) => return Ok(answer?),
-                    Begun::Call(args) => args,
-                };
-                let answer = $interface::Host::$name(self.0, $($arg),*).await;
-                self.end(NAME, args, &answer);
-                answer
+/// Implements an interface: functions that are gathered, others, and those that are written out.
+macro_rules! calls {
+    ($interface:ident
+        { $(fn $gathered:ident($($gathered_arg:ident: $gathered_type:ty),*) -> $gathered_answer:ty;)* }
+        { $(fn $name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }
+        $($more:item)*
+    ) => {
+        impl $interface::Host for ContractCalls<'_> {
+            $(async fn $gathered(&mut self, $($gathered_arg: $gathered_type),*) -> Result<$gathered_answer, Refusal> {
+                calls!(make $interface::$gathered($($gathered_arg: $gathered_type),*) -> $gathered_answer);
+                match self.0.next_step() {
+                    None => make(self.0, $($gathered_arg),*).await,
+                    Some(step) => self.0.step(step, 0, move |state| make(state, $($gathered_arg),*).boxed()),
+                }
+            })*
+            $(async fn $name(&mut self, $($arg: $type),*) -> Result<$answer, Refusal> {
+                calls!(make $interface::$name($($arg: $type),*) -> $answer);
+                make(self.0, $($arg),*).await
             })*
             $($more)*
         }
     };
+    // Defines the function `make`, which makes the call and records it, or answers it from the recording.
+    (make $interface:ident::$name:ident($($arg:ident: $type:ty),*) -> $answer:ty) => {
+        async fn make(state: &mut RunState, $($arg: $type),*) -> Result<$answer, Refusal> {
+            const NAME: &str = concat!(stringify!($interface), ".", stringify!($name));
+            let args = match ContractCalls(state).begin(NAME, &($(&$arg,)*)) {
+                Begun::Answered(answer) => return Ok(answer?),
+                Begun::Call(args) => args,
+            };
+            let answer = $interface::Host::$name(state, $($arg),*).await;
+            ContractCalls(state).end(NAME, args, &answer);
+            answer
+        }
+    };
 }
 
-taped! { db {
+calls! { db {
     fn query(args: db::QueryArgs) -> db::Page;
     fn get(uri: String) -> Vec<u8>;
     fn count(args: db::CountArgs) -> u64;
@@ -156,11 +176,23 @@ taped! { db {
     fn backlinks(args: db::BacklinksArgs) -> db::Page;
     fn link_counts(targets: Vec<String>, kinds: Vec<db::LinkKind>) -> Vec<u8>;
     fn links_by(did: String, targets: Vec<String>, kinds: Vec<db::LinkKind>) -> Vec<u8>;
-    fn raw(sql: String, params: Vec<u8>) -> db::RawAnswer;
     fn select_page(sql: String, params: Vec<u8>, args: db::PageArgs) -> db::RawPage;
     fn search(args: db::SearchArgs) -> db::Page;
     fn profiles(dids: Vec<String>) -> Vec<u8>;
-}
+} {}
+    async fn raw(&mut self, sql: String, params: Vec<u8>) -> Result<db::RawAnswer, Refusal> {
+        calls!(make db::raw(sql: String, params: Vec<u8>) -> db::RawAnswer);
+        match self.0.next_step() {
+            None => make(self.0, sql, params).await,
+            // Writes keep the order of the program.
+            Some(Step::Defer(number)) if sql::is_write(self.0, &sql) => {
+                let answer = make(self.0, sql, params).await;
+                Err(self.0.keep_made(number, answer))
+            }
+            Some(step) => self.0.step(step, 0, move |state| make(state, sql, params).boxed()),
+        }
+    }
+
     async fn backend(&mut self) -> wasmtime::Result<String> {
         if let Some(Tape::Replaying(player)) = self.0.tape.as_deref_mut() {
             return Ok(player.value("db.backend").unwrap_or_default());
@@ -170,7 +202,7 @@ taped! { db {
     }
 }
 
-taped! { jobs {
+calls! { jobs {} {
     fn create(kind: String, input: Vec<u8>, auth: bool) -> String;
     fn get(id: String, own: bool) -> Vec<u8>;
     fn list(statuses: Vec<String>, kind: Option<String>, limit: u32) -> Vec<u8>;
@@ -179,11 +211,12 @@ taped! { jobs {
     fn wait(seconds: f64) -> ();
 } }
 
-taped! { atproto {
+calls! { atproto {
     fn resolve_service_endpoint(did: String) -> Option<String>;
     fn resolve_handle(handle: String) -> Option<String>;
     fn handles(dids: Vec<String>) -> Vec<u8>;
     fn labels(uris: Vec<String>) -> Vec<u8>;
+} {
     fn issue_label(uri: String, val: String, cid: String, expires: String, negate: bool) -> bool;
     fn blob_download(did: String, cid: String) -> atproto::Blob;
     fn blob_bytes(handle: u32) -> Vec<u8>;
@@ -206,29 +239,41 @@ taped! { atproto {
     }
 }
 
-taped! { http { }
+calls! { http {} {}
     async fn send(&mut self, requests: Vec<http::Request>) -> Result<Vec<http::Outcome>, Refusal> {
-        let mut shown = requests.clone();
-        for request in &mut shown {
-            self.add_secret_headers(&request.headers);
-            for header in request.headers.iter_mut().filter(|header| is_secret_header(&header.name)) {
-                conceal(&mut header.value);
-            }
+        match self.0.next_step() {
+            None => send(self.0, requests).await,
+            Some(step) => self.0.step(step, requests.len(), move |state| send(state, requests).boxed()),
         }
-        let args = match self.begin("http.send", &(&shown,)) {
-            Begun::Answered(answer) => return Ok(answer?),
-            Begun::Call(args) => args,
-        };
-        let answer = http::Host::send(self.0, requests).await;
-        for response in answer.iter().flatten().filter_map(|outcome| outcome.response.as_ref()) {
-            self.add_secret_headers(&response.headers);
-        }
-        self.end("http.send", args, &answer);
-        answer
     }
 }
 
-taped! { linked_repos {
+/// Makes `http.send`. A recording has no secret headers.
+async fn send(state: &mut RunState, requests: Vec<http::Request>) -> Result<Vec<http::Outcome>, Refusal> {
+    if state.tape.is_none() {
+        return http::Host::send(state, requests).await;
+    }
+    let mut calls = ContractCalls(state);
+    let mut shown = requests.clone();
+    for request in &mut shown {
+        calls.add_secret_headers(&request.headers);
+        for header in request.headers.iter_mut().filter(|header| is_secret_header(&header.name)) {
+            conceal(&mut header.value);
+        }
+    }
+    let args = match calls.begin("http.send", &(&shown,)) {
+        Begun::Answered(answer) => return Ok(answer?),
+        Begun::Call(args) => args,
+    };
+    let answer = http::Host::send(calls.0, requests).await;
+    for response in answer.iter().flatten().filter_map(|outcome| outcome.response.as_ref()) {
+        calls.add_secret_headers(&response.headers);
+    }
+    calls.end("http.send", args, &answer);
+    answer
+}
+
+calls! { linked_repos {} {
     fn list() -> Vec<u8>;
     fn get(did: String) -> Vec<u8>;
     fn create_record(did: String, collection: String, rkey: Option<String>, value: Vec<u8>, validate: bool) -> linked_repos::Put;
@@ -238,15 +283,16 @@ taped! { linked_repos {
     fn call(did: String, nsid: String, params: Option<Vec<u8>>, input: Option<Vec<u8>>) -> Vec<u8>;
 } }
 
-taped! { moderation {
+calls! { moderation {} {
     fn moderate(subject: String, action: moderation::Action, reason: String, expires_at: String) -> bool;
     fn lift(subject: String, reason: String) -> bool;
     fn status(subject: String) -> Option<moderation::Decision>;
 } }
 
-taped! { repo {
-    fn schema(collection: String) -> Vec<u8>;
+calls! { repo {
     fn load(uris: Vec<String>) -> Vec<repo::Loaded>;
+} {
+    fn schema(collection: String) -> Vec<u8>;
     fn save(writes: Vec<repo::Write>, validate: bool) -> Vec<repo::Written>;
     fn save_local(write: repo::Write, validate: bool) -> repo::Written;
     fn validate(collection: String, value: Vec<u8>) -> ();
@@ -254,20 +300,21 @@ taped! { repo {
     fn delete_local(uri: String, repo: Option<String>) -> bool;
 } }
 
-taped! { spaces {
+calls! { spaces {
     fn query(args: spaces::QueryArgs) -> spaces::Page;
     fn count(uri: String, collection: String, did: Option<String>) -> u64;
     fn access(uri: String, did: String) -> Option<String>;
     fn list_members(uri: String, after: Option<String>) -> spaces::Members;
-} }
+} {} }
 
-taped! { xrpc {
+calls! { xrpc {
     fn query(nsid: String, params: Option<Vec<u8>>) -> xrpc::Answer;
     fn query_all(calls: Vec<xrpc::QueryCall>) -> Vec<xrpc::Outcome>;
+} {
     fn procedure(nsid: String, input: Option<Vec<u8>>, params: Option<Vec<u8>>) -> xrpc::Answer;
 } }
 
-impl plugins::Host for Taped<'_> {
+impl plugins::Host for ContractCalls<'_> {
     async fn call(
         &mut self,
         plugin: String,
@@ -279,7 +326,23 @@ impl plugins::Host for Taped<'_> {
     }
 }
 
-impl clock::Host for Taped<'_> {
+impl parallel::Host for ContractCalls<'_> {
+    async fn defer(&mut self, number: u32) -> wasmtime::Result<()> {
+        self.0.calls.next = Some(Step::Defer(number));
+        Ok(())
+    }
+
+    async fn collect(&mut self, number: u32) -> wasmtime::Result<()> {
+        self.0.calls.next = Some(Step::Collect(number));
+        Ok(())
+    }
+
+    async fn perform(&mut self) -> wasmtime::Result<()> {
+        self.0.make_waiting_calls().await
+    }
+}
+
+impl clock::Host for ContractCalls<'_> {
     fn now(&mut self) -> wasmtime::Result<i64> {
         self.value("clock.now", clock::Host::now)
     }
@@ -289,25 +352,25 @@ impl clock::Host for Taped<'_> {
     }
 }
 
-impl log::Host for Taped<'_> {
+impl log::Host for ContractCalls<'_> {
     fn write(&mut self, level: log::Level, message: Vec<u8>) -> Result<(), Refusal> {
         log::Host::write(self.0, level, message)
     }
 }
 
-impl libraries::Host for Taped<'_> {
+impl libraries::Host for ContractCalls<'_> {
     fn load(&mut self, name: String) -> Result<Vec<u8>, Refusal> {
         libraries::Host::load(self.0, name)
     }
 }
 
-impl meter::Host for Taped<'_> {
+impl meter::Host for ContractCalls<'_> {
     fn exhausted(&mut self, line: u32) -> wasmtime::Result<()> {
         meter::Host::exhausted(self.0, line)
     }
 }
 
-impl profile::Host for Taped<'_> {
+impl profile::Host for ContractCalls<'_> {
     fn calling(&mut self, place: u32) -> wasmtime::Result<()> {
         profile::Host::calling(self.0, place)
     }
@@ -317,7 +380,7 @@ impl profile::Host for Taped<'_> {
     }
 }
 
-impl types::Host for Taped<'_> {
+impl types::Host for ContractCalls<'_> {
     fn convert_fault(&mut self, refusal: Refusal) -> wasmtime::Result<Fault> {
         types::Host::convert_fault(self.0, refusal)
     }
