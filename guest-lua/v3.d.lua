@@ -404,18 +404,6 @@ function space:access(did) end
 ---@return belvedere.v3.Page
 function space:records(options) end
 
----@param fields { collection: string, record: table, rkey?: string }
----@return { uri: string, cid: string }
-function space:write_record(fields) end
-
----@param fields { collection: string, rkey: string, record: table, swap_cid?: string }
----@return { uri: string, cid: string }
-function space:put_record(fields) end
-
----@param fields { collection: string, rkey: string, swap_cid?: string }
----@return true
-function space:delete_record(fields) end
-
 ---@param uri string
 ---@return belvedere.v3.SpaceObject
 function spaces.get(uri) end

@@ -45,20 +45,6 @@ function v3.module(library, functions, olds)
   return entries(functions)
 end
 
--- The DID of the caller, whose repo a run writes to.
-local caller
-
-internal.on_start(function(context)
-  caller = context.caller
-end)
-
-function v3.caller(what)
-  if not caller then
-    raise(what .. ": this run has no caller", "no-session")
-  end
-  return caller
-end
-
 -- The bytes in a string, or in an array of numbers.
 function v3.bytes(value, what)
   if type(value) ~= "table" then

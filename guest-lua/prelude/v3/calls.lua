@@ -4,7 +4,7 @@ local modules, raise, text, v3 = internal.modules, internal.raise, internal.text
 local xrpc, http, atproto, jobs, linked_repos = xrpc, http, atproto, jobs, linked_repos
 local procedure, decode = xrpc.procedure, internal.decode
 local download, blob_bytes = host.atproto.blob_download, host.atproto.blob_bytes
-local save, find_job, list_jobs = host.repo.save, host.jobs.get, host.jobs.list
+local find_job, list_jobs = host.jobs.get, host.jobs.list
 local spaces, entries = atproto.spaces, internal.entries
 local null, tointeger = internal.null, math.tointeger
 local next, pcall, setmetatable, type = next, pcall, setmetatable, type
@@ -128,11 +128,13 @@ modules["happyview.linked_repos"] = function()
   })
 end
 
--- The methods of a space that change the space itself, which scripts can't here.
-local SPACE_WRITES = { "add_member", "set_member", "remove_member", "update", "delete", "create_invite" }
+-- The methods of a space that change it, which scripts can't here.
+local SPACE_WRITES = {
+  "write_record", "put_record", "delete_record", "add_member", "set_member", "remove_member", "update", "delete", "create_invite",
+}
 
 modules["happyview.spaces"] = function()
-  local library, elsewhere = "happyview-spaces", "scripts read spaces and write records in them; clients call the methods of spaces"
+  local library, elsewhere = "happyview-spaces", "call the methods of spaces"
   local subjects, methods = setmetatable({}, { __mode = "k" }), {}
   local function subject(object, name)
     local uri = subjects[object]
@@ -155,37 +157,6 @@ modules["happyview.spaces"] = function()
     options = options or {}
     return v3.page(spaces.query { space_uri = uri, collection = options.collection, limit = options.limit, cursor = options.cursor })
   end)
-  -- The address of a record of the caller in a space.
-  local function address(uri, fields, what)
-    return uri .. "/" .. v3.caller(what) .. "/" .. text(fields.collection, what .. ": collection") .. "/"
-      .. text(fields.rkey, what .. ": rkey")
-  end
-  -- The calls that write one record in the space, in the caller's repo.
-  local function write(name, run)
-    methods[name] = v3.adapt(function(object, fields)
-      local uri, what = subject(object, name), library .. "." .. name
-      if type(fields) ~= "table" then
-        raise(what .. ": table expected, got " .. type(fields))
-      end
-      local one = run(uri, fields, what)
-      one.space, one.collection, one.swap = uri, text(fields.collection, what .. ": collection"), fields.swap_cid
-      return save({ one }, true)[1]
-    end, "Record", library .. "." .. name)
-  end
-  write("write_record", function(_, fields, what)
-    return { rkey = fields.rkey, value = v3.record(fields.collection, fields.record, what) }
-  end)
-  write("put_record", function(uri, fields, what)
-    return { uri = address(uri, fields, what), value = v3.record(fields.collection, fields.record, what) }
-  end)
-  write("delete_record", function(uri, fields, what)
-    return { uri = address(uri, fields, what) }
-  end)
-  local delete = methods.delete_record
-  function methods.delete_record(object, fields)
-    delete(object, fields)
-    return true
-  end
   for _, name in next, SPACE_WRITES do
     local what = library .. "." .. name
     methods[name] = v3.adapt(v3.missing(what, elsewhere), what, what)

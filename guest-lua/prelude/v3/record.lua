@@ -17,8 +17,6 @@ local function value_of(collection, fields, what)
   return stored_form(new(collection, fields, { open = true }))
 end
 
-v3.record = value_of
-
 local function collection_of(uri, what)
   local collection = match(text(uri, what .. ": uri"), "^at://[^/]+/([^/]+)/[^/]+$")
   if not collection then

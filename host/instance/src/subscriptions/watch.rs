@@ -279,6 +279,6 @@ mod tests {
         assert!(futures_util::poll!(&mut waits).is_pending(), "it has its half");
         let _other = watches.permit(&b).await.unwrap();
         drop(held);
-        waits.await.unwrap();
+        drop(waits.await.unwrap());
     }
 }

@@ -128,7 +128,7 @@ impl App {
     /// # Errors
     /// When the database fails.
     pub async fn run_queued_jobs(&self) -> Result<usize, StoreError> {
-        self.scripting.workers(self).run_queued(MAX_QUEUED_JOBS).await
+        Box::pin(self.scripting.workers(self).run_queued(MAX_QUEUED_JOBS)).await
     }
 
     /// Ends an embedded application: what is written to the index is stored.

@@ -9,7 +9,6 @@ use crate::support::oauth_pds::OauthPds;
 
 crate::in_both_worlds!(
     a_script_writes_to_its_callers_repo,
-    a_v3_script_writes_to_its_callers_repo,
     an_app_needs_a_scope_for_what_its_script_does,
     a_script_writes_only_with_a_session
 );
@@ -202,54 +201,4 @@ async fn a_script_writes_only_with_a_session(world: World) {
     let refused = writing.bob.request(server, Method::GET, &path, None).await;
     assert_eq!(error(&refused), (500, "script execution failed"));
     assert_eq!(writing.stage.value(&group.alice, &format!("count&of={space}")).await, 1);
-}
-
-async fn a_v3_script_writes_to_its_callers_repo(world: World) {
-    let scopes = format!("atproto space:{KIND}?authority=*&collection={NOTE}");
-    let writing = Writing::with_scopes(world, &scopes).await;
-    let space = &writing.stage.space;
-    let source = r#"
-        local spaces = require("happyview.spaces")
-        local NOTE = "com.example.note"
-
-        local function failure(run, ...)
-          local ok, e = pcall(run, ...)
-          return ok and "none" or e.code
-        end
-
-        function handle(input, ctx)
-          local space = spaces.get(ctx.space.uri)
-          local made = space:write_record { collection = NOTE, rkey = "b", record = { text = "one" } }
-          local stale = failure(space.put_record, space,
-            { collection = NOTE, rkey = "b", record = { text = "x" }, swap_cid = "bafyreidykglsfhoixmivffc5uwhcgshx4j465xwqntbmu43nb2dzqwfvae" })
-          local put = space:put_record { collection = NOTE, rkey = "b", record = { text = "two" }, swap_cid = made.cid }
-          local text = space:records({ collection = NOTE }).records[1].record.text
-          local queried = #spaces.query({ uri = input.of, collection = NOTE }).records
-          return {
-            made = made, put = put, text = text, queried = queried, stale = stale, member = space:is_member(ctx.caller_did),
-            access = space:access(ctx.caller_did), members = #space:members(),
-            kind = ctx.space.spaceType, gone = space:delete_record { collection = NOTE, rkey = "b" }, left = #space:records().records,
-            invite = failure(space.create_invite, space, {}),
-          }
-        end"#;
-    writing.stage.group.world.server.bind_to(&format!("xrpc.procedure:{WRITE}"), source).await;
-    let done = writing.write("", json!({ "space": space })).await;
-    assert_eq!(done.status, 200, "{}", done.text);
-    let (body, uri) = (&done.body, format!("{space}/{BOB}/{NOTE}/b"));
-    assert_eq!((&body["made"]["uri"], &body["put"]["uri"]), (&json!(uri), &json!(uri)), "{body}");
-    assert_ne!(body["made"]["cid"], body["put"]["cid"]);
-    assert_eq!(
-        (&body["text"], &body["queried"], &body["left"]),
-        (&json!("two"), &json!(1), &json!(0)),
-        "{body}"
-    );
-    assert_eq!(
-        (&body["member"], &body["access"], &body["gone"]),
-        (&json!(true), &json!("write"), &json!(true)),
-        "{body}"
-    );
-    assert_eq!((&body["members"], &body["invite"]), (&json!(1), &json!("FORBIDDEN")), "{body}");
-    assert_ne!(body["stale"], "none", "{body}");
-    assert_eq!(body["kind"], KIND, "{body}");
-    assert!(writing.pds.requests("/xrpc/com.atproto.repo").is_empty());
 }

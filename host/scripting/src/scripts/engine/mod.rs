@@ -220,7 +220,7 @@ impl Engine {
             None => matches!(session, Some(Ok(_))),
         };
         let space = named_space::of(&invocation, &info.caller, services).await?;
-        let context = context(&info, services, has_session, script.contract);
+        let context = context(&info, services, has_session);
         let seed = services.random.u64();
         let is_sampled = self.is_sampled(seed, kind, services);
         let state = RunState::new(info, services, Arc::clone(&self.0.tids), session, is_sampled);
@@ -367,11 +367,7 @@ async fn session(
 }
 
 /// The argument of the prelude's start hooks, as JSON: the kind of run, and which optional capabilities it has.
-fn context(info: &RunInfo, services: &Services, session: bool, contract: Contract) -> Vec<u8> {
+fn context(info: &RunInfo, services: &Services, session: bool) -> Vec<u8> {
     let (kind, signing) = (info.kind.context(), services.attestation.is_some());
-    let mut context = serde_json::json!({ "kind": kind, "session": session, "signing": signing });
-    if let (Contract::V3, Some(caller)) = (contract, &info.caller.did) {
-        context["caller"] = caller.as_str().into();
-    }
-    context.to_string().into_bytes()
+    serde_json::json!({ "kind": kind, "session": session, "signing": signing }).to_string().into_bytes()
 }

@@ -278,6 +278,12 @@ mod tests {
             let variables = Variables::new([("KEY", "a-secret-value"), ("Ü", "a-secret")]);
             let masks = VariableMasks::new(&variables);
             let text = [pieces.concat().into_bytes(), more].concat();
+            // A value that is a name as well, which no JSON has, names nothing any more when it is masked.
+            let is_name = |value: &std::ops::Range<usize>| {
+                let mut rest = text[value.end..].iter().filter(|byte| !matches!(byte, b'"' | b'\\' | b' '));
+                rest.next() == Some(&b':')
+            };
+            prop_assume!(!secrets::named(&text).iter().any(is_name));
             let mut once = text.clone();
             masks.mask_part(&mut once, &mut FoundSecrets::default());
             prop_assert_eq!(once.len(), text.len());

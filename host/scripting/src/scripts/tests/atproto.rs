@@ -166,7 +166,7 @@ async fn a_blob_is_fetched_checked_and_kept_on_the_host() {
             return {{ blob.bytes, blob.mime_type, blob.size, e.code, e.message }}
         end"
     );
-    let message = "happyview-atproto.blob_download: \"x\" is not a CID";
+    let message = "xrpc.query:com.example.get:3: happyview-atproto.blob_download: \"x\" is not a CID";
     assert_eq!(stage.run(&source).await.unwrap(), json!(["picture", "image/png", 7, "BAD_INPUT", message]));
 
     let other = Cid::compute(Codec::Raw, b"another");

@@ -105,6 +105,10 @@ impl There {
         if there == part.wanted {
             return Presence::Equal;
         }
+        // These rules apply while none are stored.
+        if part.key == forwarding::SETTING && there["mode"] == "open" {
+            return Presence::Absent;
+        }
         Presence::Different(lines(there, part.wanted.clone()))
     }
 }
