@@ -66,8 +66,8 @@ fn function_glue(resolve: &Resolve, interface: &str, function: &Function) -> Res
     let name = snake(&function.name);
     let what = format!("{interface}.{name}");
     let is_gathered = gathered::FUNCTIONS.contains(&what.as_str());
-    let mut glue = Glue { resolve, body: String::new(), locals: 0, is_gathered };
-    glue.begin(&format!("{interface}_{name}"), &what, function.params.len());
+    let body = head(is_gathered, &format!("{interface}_{name}"), &what, function.params.len());
+    let mut glue = Glue { resolve, body, locals: 0, is_gathered };
     let mut arguments = Vec::new();
     for (i, param) in function.params.iter().enumerate() {
         let local = format!("a{i}");
@@ -101,20 +101,18 @@ fn function_glue(resolve: &Resolve, interface: &str, function: &Function) -> Res
     Ok(glue.body)
 }
 
-impl Glue<'_> {
-    /// Emits the head of a function. A gathered one goes on in `made_…` when its task is resumed; `number` is that of its call then.
-    fn begin(&mut self, name: &str, what: &str, params: usize) {
-        let head = if self.is_gathered {
-            gathered::head(name, what, params)
-        } else {
-            format!(
-                "\nstatic int host_{name}(lua_State *L) {{\n  meter_host_called();\n  \
-                 luaL_checkstack(L, 40, \"{what}\");\n  lua_settop(L, {params});\n"
-            )
-        };
-        self.body.push_str(&head);
+/// The head of a function. A gathered one goes on in `made_…` when its task is resumed; `number` is that of its call then.
+fn head(is_gathered: bool, name: &str, what: &str, params: usize) -> String {
+    if is_gathered {
+        return gathered::head(name, what, params);
     }
+    format!(
+        "\nstatic int host_{name}(lua_State *L) {{\n  meter_host_called();\n  \
+         luaL_checkstack(L, 40, \"{what}\");\n  lua_settop(L, {params});\n"
+    )
+}
 
+impl Glue<'_> {
     fn call(
         &mut self,
         result: Option<Type>,
