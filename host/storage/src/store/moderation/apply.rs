@@ -69,12 +69,14 @@ const SET_STATUS: &str = "UPDATE dids SET network_status = coalesce(network_stat
 const RESET_STATUS: &str = "UPDATE dids SET status = network_status, network_status = NULL, status_changed_at = $2 \
      WHERE id = $1 AND network_status IS NOT NULL";
 const IS_HIDDEN: &str = "SELECT status <> 0 FROM dids WHERE id = $1";
+/// The same, and keeps another host from changing the status until the transaction ends: what is counted is the difference.
+const LOCK_STATUS: &str = "UPDATE dids SET status = status WHERE id = $1 RETURNING status <> 0";
 
 /// Changes the status of an account by a statement, and counts its records.
 macro_rules! set_status {
     ($tx:ident, $did_id:expr, $statement:expr) => {
         $tx.announce_counting().await?;
-        let was_hidden = sqlx::query_scalar(IS_HIDDEN).bind($did_id).fetch_one(&mut *$tx).await?;
+        let was_hidden = sqlx::query_scalar(LOCK_STATUS).bind($did_id).fetch_one(&mut *$tx).await?;
         $statement.execute(&mut *$tx).await?;
         let is_hidden = sqlx::query_scalar(IS_HIDDEN).bind($did_id).fetch_one(&mut *$tx).await?;
         let flip = AccountFlip::of($did_id, was_hidden, is_hidden);
