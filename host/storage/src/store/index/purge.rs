@@ -229,9 +229,9 @@ async fn purge_all(db: &Db, accounts: &str) -> Result<u64, StoreError> {
 async fn delete_by_ids(db: &Db, collection: Collection, ids: &[i64]) -> Result<u64, StoreError> {
     const FIND_SQLITE: &str = "SELECT r.id, r.collection_id, r.did_id FROM json_each($1) v CROSS JOIN records r \
         WHERE r.id = v.value AND r.collection_id = $2";
-    static POSTGRES: PerPartition<String> = PerPartition::new(|tables| {
-        let by_id = "WHERE r.collection_id = $2 AND r.id = ANY($1)";
-        format!("WITH {} {REPORT_POSTGRES}", remove::postgres(tables, by_id))
+    static LOCK_POSTGRES: PerPartition<String> = PerPartition::new(|tables| {
+        let records = &tables.records;
+        format!("SELECT id FROM {records} WHERE collection_id = $2 AND id = ANY($1) ORDER BY id FOR UPDATE")
     });
     let mut changes = Changes::default();
     match db {
@@ -248,9 +248,10 @@ async fn delete_by_ids(db: &Db, collection: Collection, ids: &[i64]) -> Result<u
         Db::Postgres(db) => {
             let mut tx = db.writer().begin().await?;
             tx.begin_counting().await?;
-            let query = sqlx::query_as(*POSTGRES.of(collection.partition)).bind(ids).bind(collection.id);
-            let removed: Vec<RemovedRow> = query.fetch_all(&mut *tx).await?;
-            let purged = remove::note(removed, &mut changes);
+            let query =
+                sqlx::query_scalar(*LOCK_POSTGRES.of(collection.partition)).bind(ids).bind(collection.id);
+            let locked: Vec<i64> = query.fetch_all(&mut *tx).await?;
+            let purged = remove::locked_postgres(&mut tx, collection, &locked, &mut changes).await?;
             tx.count(changes).await?;
             tx.commit().await?;
             Ok(purged)

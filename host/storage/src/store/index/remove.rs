@@ -1,9 +1,10 @@
 //! Deletes records with their references, and notes both for the counts.
 
-use sqlx::SqliteConnection;
+use sqlx::{PgConnection, SqliteConnection};
 
 use crate::store::counts::{Changes, CountedLink};
-use crate::store::partitions::Tables;
+use crate::store::intern::Collection;
+use crate::store::partitions::{PerPartition, Tables};
 use crate::store::types::to_json_text;
 
 /// A record to delete. On SQLite the statement that finds these rows runs in the transaction that deletes them.
@@ -51,6 +52,9 @@ pub(super) async fn references_sqlite(
 
 /// The parts of a statement that delete the records that meet a condition, with their references, on PostgreSQL: `gone` and `refs`.
 /// [`REPORT_POSTGRES`] ends the statement.
+///
+/// It sees the references as they were when it began. So the caller keeps others from replacing them, by an earlier statement: it locks
+/// the repos or the records.
 pub(in crate::store) fn postgres(Tables { records, record_refs }: &Tables, condition: &str) -> String {
     format!(
         "gone AS (DELETE FROM {records} r {condition} RETURNING r.id, r.collection_id, r.did_id), \
@@ -64,6 +68,23 @@ pub(in crate::store) const REPORT_POSTGRES: &str = "SELECT collection_id, did_id
          NULL::text AS target, NULL::text AS paths FROM gone GROUP BY collection_id, did_id \
      UNION ALL SELECT f.collection_id, f.did_id, 0, f.target, f.paths FROM refs f \
      WHERE (SELECT TRUE FROM link_counts c WHERE c.target = f.target AND c.collection_id = f.collection_id AND c.path = '')";
+
+/// Deletes records of a collection, which the transaction has locked, on PostgreSQL. Returns how many.
+pub(in crate::store) async fn locked_postgres(
+    conn: &mut PgConnection,
+    collection: Collection,
+    ids: &[i64],
+    changes: &mut Changes,
+) -> Result<u64, sqlx::Error> {
+    let query = sqlx::query_as(*LOCKED_POSTGRES.of(collection.partition)).bind(collection.id).bind(ids);
+    let removed: Vec<RemovedRow> = query.fetch_all(conn).await?;
+    Ok(note(removed, changes))
+}
+
+static LOCKED_POSTGRES: PerPartition<String> = PerPartition::new(|tables| {
+    let by_id = "WHERE r.collection_id = $1 AND r.id = ANY($2)";
+    format!("WITH {} {REPORT_POSTGRES}", postgres(tables, by_id))
+});
 
 /// A row of [`REPORT_POSTGRES`].
 #[derive(Debug, sqlx::FromRow)]

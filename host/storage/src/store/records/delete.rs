@@ -3,6 +3,7 @@
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 
 use super::super::counts::{Changes, Counting as _};
+use super::super::index::moderated::Moderation as _;
 use super::super::index::remove::{self, FoundRow, REPORT_POSTGRES, RemovedRow};
 use super::super::index::take_out::without_text;
 use super::super::intern::{self, Collection};
@@ -35,6 +36,7 @@ pub async fn delete(db: &Db, uri: &RecordUri) -> Result<bool, StoreError> {
         }
         Db::Postgres(db) => {
             let mut tx = db.writer().begin().await?;
+            tx.lock(&uri.did).await?;
             tx.begin_counting().await?;
             let query = sqlx::query_as(*DELETE_ONE_POSTGRES.of(collection.partition)).bind(collection.id);
             let query = query.bind(uri.did.as_str()).bind(uri.rkey.as_str());
@@ -116,22 +118,20 @@ async fn delete_step_sqlite(db: &Sqlite, collection: i64) -> Result<u64, StoreEr
 
 /// The number of rows is a literal: PostgreSQL assumes that a limit in a parameter is a tenth of the table, and would read
 /// all of it.
-pub(in crate::store) static DELETE_STEP_POSTGRES: PerPartition<String> = PerPartition::new(|tables| {
-    let step = format!(
-        "WHERE r.collection_id = $1 AND r.id IN \
-             (SELECT id FROM {} WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT {DELETE_STEP} FOR UPDATE)",
+pub(in crate::store) static LOCK_STEP_POSTGRES: PerPartition<String> = PerPartition::new(|tables| {
+    format!(
+        "SELECT id FROM {} WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT {DELETE_STEP} FOR UPDATE",
         tables.records
-    );
-    format!("WITH {} {REPORT_POSTGRES}", remove::postgres(tables, &step))
+    )
 });
 
 async fn delete_step_postgres(db: &Postgres, collection: Collection) -> Result<u64, StoreError> {
     let mut changes = Changes::default();
     let mut tx = db.writer().begin().await?;
     tx.begin_counting().await?;
-    let query = sqlx::query_as(*DELETE_STEP_POSTGRES.of(collection.partition)).bind(collection.id);
-    let removed: Vec<RemovedRow> = query.fetch_all(&mut *tx).await?;
-    let deleted = remove::note(removed, &mut changes);
+    let query = sqlx::query_scalar(*LOCK_STEP_POSTGRES.of(collection.partition)).bind(collection.id);
+    let locked: Vec<i64> = query.fetch_all(&mut *tx).await?;
+    let deleted = remove::locked_postgres(&mut tx, collection, &locked, &mut changes).await?;
     tx.count(changes).await?;
     tx.commit().await?;
     Ok(deleted)

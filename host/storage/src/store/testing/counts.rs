@@ -2,7 +2,8 @@
 
 use super::{Db, StoreError, on};
 
-/// The numbers that differ from a count of the rows, each with its collection and what it is too high by. Reads the database at one
+/// The numbers that differ from a count of the rows, each with its collection and what it is too high by, and references that
+/// their record has left behind. Reads the database at one
 /// moment, so that it can be called while others write.
 ///
 /// # Errors
@@ -33,7 +34,10 @@ pub async fn wrong_counts(db: &Db) -> Result<Vec<String>, StoreError> {
                      LEFT JOIN dids d ON d.id = f.did_id CROSS JOIN {paths} WHERE c.path = '' \
          ) x GROUP BY x.collection_id, x.target, x.path HAVING sum(x.links) <> 0 OR sum(x.hidden) <> 0"
     );
-    let sql = format!("{records} UNION ALL {links}");
+    // An orphan is counted when it is there, and is not found by the record of its account.
+    let orphans = "SELECT 'references of no record: ' || count(*) FROM record_refs f LEFT JOIN records r \
+            ON r.id = f.record_id AND r.collection_id = f.collection_id WHERE r.id IS NULL HAVING count(*) > 0";
+    let sql = format!("{records} UNION ALL {links} UNION ALL {orphans}");
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_all(pool).await)?)
 }
 

@@ -127,7 +127,7 @@ async fn frequent_statements_read_one_partition_by_an_index() {
     // A step deletes a third of the records here, for which reading all of them is right.
     let plan = lines(
         &mut conn,
-        &format!("EXPLAIN {}", delete::DELETE_STEP_POSTGRES.of(partition).replace("$1", "1")),
+        &format!("EXPLAIN {}", delete::LOCK_STEP_POSTGRES.of(partition).replace("$1", "1")),
     )
     .await;
     assert_reads_one(&plan, partition);
