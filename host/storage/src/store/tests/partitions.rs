@@ -125,11 +125,9 @@ async fn frequent_statements_read_one_partition_by_an_index() {
         assert!(!is_ordered || !plan.contains("Sort"), "{sql}\n{plan}");
     }
     // A step deletes a third of the records here, for which reading all of them is right.
-    let plan = lines(
-        &mut conn,
-        &format!("EXPLAIN {}", delete::LOCK_STEP_POSTGRES.of(partition).replace("$1", "1")),
-    )
-    .await;
+    let plan =
+        lines(&mut conn, &format!("EXPLAIN {}", delete::LOCK_STEP_POSTGRES.of(partition).replace("$1", "1")))
+            .await;
     assert_reads_one(&plan, partition);
 }
 
