@@ -35,6 +35,7 @@ pub mod foreign;
 pub mod gaps;
 pub mod health;
 pub mod identities;
+mod in_place;
 mod incomplete;
 pub mod index;
 pub mod instance_keys;

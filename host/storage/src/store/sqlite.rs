@@ -11,6 +11,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection, SqlitePool};
 use super::StoreError;
 use super::fields::FieldUsage;
 use super::health::FileId;
+use super::in_place::InPlace;
 use super::intern::Interner;
 use super::read_pool::ReadPool;
 use super::reads;
@@ -37,6 +38,8 @@ pub struct Sqlite {
     pub reader: SqlitePool,
     /// A pool of one connection: SQLite has one writer, and waiting for it here is fair and needs no busy loop.
     pub writer: SqlitePool,
+    /// Connections for quick reads, which are tried there first.
+    pub(super) in_place: Arc<InPlace>,
     /// Connections for hot reads.
     pub(super) read_pool: Arc<ReadPool<SqliteConnection>>,
     pub(super) reads: FairPool,
@@ -108,19 +111,22 @@ impl Sqlite {
             .map_err(|e| StoreError::Open(format!("{}: {e}", options.get_filename().display())))?;
         let script_sql = Arc::new(script_sql::Connections::beside(&options)?);
         let pooled = readers.min(POOLED_READERS);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let cache = resources.reader_cache(readers + pooled + u32::try_from(cores).unwrap_or(u32::MAX));
+        let in_place = Arc::new(InPlace::new(options.get_filename(), cache.clone(), cores));
         let options = options
-            .pragma("cache_size", resources.reader_cache(readers + pooled))
+            .pragma("cache_size", cache)
             .pragma("query_only", "on")
             .thread_name(|n| format!("sqlite-read-{n}"));
         let reader = pool(pooled).connect_with(options.clone()).await?;
         let max_scans = scans::max_on_sqlite(readers);
         let scan_pool = Arc::new(ReadPool::new(options.clone(), max_scans).within(SCAN_TIME_LIMIT));
         let max_reads = readers.saturating_sub(max_scans).max(1);
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let read_pool = Arc::new(ReadPool::new(options, max_reads));
         Ok(Self {
             reader,
             writer,
+            in_place,
             read_pool,
             reads: reads::pool("reads", max_reads, reads::per_tenant_on_sqlite(cores, max_reads)),
             scan_pool,
@@ -135,6 +141,7 @@ impl Sqlite {
     }
 
     pub(super) async fn close(&self) {
+        self.in_place.close();
         self.read_pool.close().await;
         self.scan_pool.close().await;
         self.script_sql.close().await;

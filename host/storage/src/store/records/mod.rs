@@ -34,9 +34,10 @@ pub use self::page::{PAGE_BYTES, Page, Room};
 pub(super) use self::page::{PartialRow, complete};
 pub(super) use self::unjoined::RowWithDid;
 
+use super::intern::Collection;
 use super::partitions::PerPartition;
-use super::select::{Columns, Dialect, PostgresDialect, Select, SqliteDialect, bound};
-use super::{Db, StoreError, intern};
+use super::select::{Columns, Dialect, PostgresDialect, Select, SqliteDialect, Value, bound};
+use super::{Db, Sqlite, StoreError, intern};
 
 /// A record with the columns that lists and scripts use.
 #[derive(Clone, Debug)]
@@ -116,8 +117,12 @@ impl Select<'_> {
         match db {
             Db::Sqlite(db) => {
                 let pool = if scans { &db.scan_pool } else { &db.read_pool };
-                let query = bound!(self.statement::<SqliteDialect>());
-                let text = query.fetch_one(pool.reads()).await?.try_get(0)?;
+                let sql = self.statement::<SqliteDialect>();
+                let is_quick = !scans && !self.has_conditions();
+                let text = match is_quick.then(|| db.in_place.text(sql.text(), sql.values())).flatten() {
+                    Some(text) => text,
+                    None => bound!(sql).fetch_one(pool.reads()).await?.try_get(0)?,
+                };
                 packed::unpack(text, self.nsid)
             }
             Db::Postgres(db) => {
@@ -160,7 +165,7 @@ fn full_rows<R: RawRow>(
 }
 
 /// One record by its URI: it is visible, or an operator has hidden it or its account from lists only.
-fn get_sql<D: Dialect>(records: &str) -> String {
+fn get_sql<D: Dialect>(records: &str, columns: Columns) -> String {
     const HIDDEN: &str = "(SELECT 0 AS id, h.*, NULL AS record_text FROM hidden_records h \
                           WHERE h.is_readable = TRUE AND h.record IS NOT NULL)";
     let of = |records: &str| {
@@ -168,14 +173,19 @@ fn get_sql<D: Dialect>(records: &str) -> String {
             "SELECT {} FROM dids d CROSS JOIN {records} r WHERE d.did = $2 \
                  AND (d.status = 0 OR d.status = 6 AND d.network_status = 0) AND r.collection_id = $1 \
                  AND r.did_id = d.id AND r.rkey = $3",
-            D::columns(Columns::Whole)
+            D::columns(columns)
         )
     };
     format!("{} UNION ALL {}", of(records), of(HIDDEN))
 }
-static GET_SQLITE: PerPartition<String> = PerPartition::new(|of| get_sql::<SqliteDialect>(&of.records));
+static GET_SQLITE: PerPartition<String> =
+    PerPartition::new(|of| get_sql::<SqliteDialect>(&of.records, Columns::Whole));
+/// The record as a packed list of one.
+static GET_PACKED: PerPartition<String> = PerPartition::new(|of| {
+    format!("SELECT p FROM ({}) LIMIT 1", get_sql::<SqliteDialect>(&of.records, Columns::Packed))
+});
 pub(in crate::store) static GET_POSTGRES: PerPartition<String> =
-    PerPartition::new(|of| get_sql::<PostgresDialect>(&of.records));
+    PerPartition::new(|of| get_sql::<PostgresDialect>(&of.records, Columns::Whole));
 
 macro_rules! fetch_one {
     ($pool:expr, $sql:expr, $collection:expr, $uri:expr) => {
@@ -193,12 +203,31 @@ pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreErr
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
     let row = match db {
         Db::Sqlite(db) => {
+            if let Some(found) = get_in_place(db, collection, uri)? {
+                return Ok(found);
+            }
             fetch_one!(db.read_pool, GET_SQLITE, collection, uri).map(|row| row.raw(uri.collection.clone()))
         }
         Db::Postgres(db) => fetch_one!(db.read_pool, GET_POSTGRES, collection, uri)
             .map(|row| RowWithDid::new(row, &uri.did).raw(uri.collection.clone())),
     };
     Ok(row.transpose()?.map(|found| found.row))
+}
+
+/// The outer `None`: the record was not read, because it is large, or for a reason of [`InPlace::text`].
+///
+/// [`InPlace::text`]: super::in_place::InPlace::text
+fn get_in_place(
+    db: &Sqlite,
+    collection: Collection,
+    uri: &RecordUri,
+) -> Result<Option<Option<RecordRow>>, StoreError> {
+    let text = |text: &str| Value::Text(text.to_owned());
+    let values = [Value::Integer(collection.id), text(uri.did.as_str()), text(uri.rkey.as_str())];
+    let Some(text) = db.in_place.text(GET_PACKED.of(collection.partition), &values) else { return Ok(None) };
+    let found = packed::unpack(text, &uri.collection)?.pop();
+    let is_whole = found.as_ref().is_none_or(|found| found.size == found.row.record.len() as i64);
+    Ok(is_whole.then(|| found.map(|found| found.row)))
 }
 
 #[cfg(any(test, feature = "testing"))]

@@ -75,6 +75,10 @@ impl Sql {
         }
     }
 
+    pub(in crate::store) fn values(&self) -> &[Value] {
+        &self.values
+    }
+
     /// The text, whether connections keep it prepared, and the values.
     pub(in crate::store) fn into_parts(self) -> (SqlStr, bool, Vec<Value>) {
         let is_kept = self.text().len() <= MAX_KEPT_BYTES;
