@@ -1,7 +1,7 @@
 //! Measures a subscription with many connections, each of which has one of a few filters, while events are indexed.
 //!
-//! Each connection asks for the records of one account. Events are those of `accounts` accounts in turns, of which the first
-//! `filters` are asked for. All connections come from this process, which needs processors too. They name no account, so they
+//! Each connection asks for the records of one account. Events are those of `accounts` accounts in turns, of which `filters` are
+//! asked for, evenly spread over a turn. All connections come from this process, which needs processors too. They name no account, so they
 //! leave places to one that does.
 
 use std::collections::HashMap;
@@ -28,6 +28,8 @@ use crate::support::plc::Plc;
 use crate::{Databases, cpu, server};
 
 const COLLECTION: &str = "com.example.load.note";
+/// No connection asks for its records.
+const OTHER: &str = "com.example.load.other";
 const WATCH: &str = "com.example.load.watch";
 const ALICE: &str = "did:plc:alicealicealicealicealic";
 
@@ -42,6 +44,9 @@ const OTHER_FILES: u64 = 500;
 
 /// Files that the server may have opened meanwhile.
 const FEW_FILES: usize = 20;
+
+/// Of so many events, one is of the collection that connections ask for, as on a stream that has more collections.
+const MIXED: usize = 50;
 
 /// Time in which the server must notice that connections are closed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,6 +64,13 @@ pub struct Plan {
     pub records: usize,
 }
 
+impl Plan {
+    /// The account whose records the `n`th connection asks for.
+    fn asked_for(&self, n: usize) -> String {
+        synthetic_did(n % self.filters * (self.accounts / self.filters).max(1))
+    }
+}
+
 /// Milliseconds from the change in the database to the client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Latency {
@@ -74,6 +86,8 @@ pub struct Row {
     latency: Latency,
     /// Records a second at full speed, without connections and with them.
     ingest: (f64, f64),
+    /// The same, when most records are of another collection.
+    mixed: (f64, f64),
     /// Resident memory of the server in bytes: without connections, with idle ones, and at most.
     memory: (u64, u64, u64),
     /// Connections without an account that found a place, and then those that did not.
@@ -83,17 +97,19 @@ pub struct Row {
 }
 
 /// The header of the Markdown table.
-pub const HEAD: &str = "| Database | sockets | filters | events/s | messages | p50 ms | p99 ms | ingest/s without | with | ratio | RSS MB idle | at most | KB a socket | without an account, refused | account beside them p50 ms | p99 ms |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
+pub const HEAD: &str = "| Database | sockets | filters | events/s | messages | p50 ms | p99 ms | ingest/s without | with | ratio | one event of 50 watched: ingest/s without | with | ratio | RSS MB idle | at most | KB a socket | without an account, refused | account beside them p50 ms | p99 ms |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, plan, latency, ingest, memory, anonymous, authenticated } = self;
+        let Self { name, plan, latency, ingest, mixed, memory, anonymous, authenticated } = self;
         let mb = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let each = memory.1.saturating_sub(memory.0) as f64 / 1_024.0 / plan.sockets as f64;
         write!(f, "| {name} | {} | {} | {} |", plan.sockets, plan.filters, plan.rate)?;
         write!(f, " {} | {:.1} | {:.1} |", latency.messages, latency.p50, latency.p99)?;
-        write!(f, " {:.0} | {:.0} | {:.2} |", ingest.0, ingest.1, ingest.1 / ingest.0)?;
+        for (without, with) in [ingest, mixed] {
+            write!(f, " {without:.0} | {with:.0} | {:.2} |", with / without)?;
+        }
         write!(f, " {:.0} | {:.0} | {each:.1} |", mb(memory.1), mb(memory.2))?;
         write!(f, " {}, {} | {:.1} | {:.1} |", anonymous.0, anonymous.1, authenticated.p50, authenticated.p99)
     }
@@ -104,9 +120,11 @@ pub async fn measure(databases: &Databases, plan: &Plan) -> anyhow::Result<Row> 
     raise_limit(plan.sockets)?;
     let mut load = Load::start(databases, *plan).await?;
     // Warm up caches.
-    load.ingest(plan.records / 10).await?;
+    load.ingest(plan.records / 10, 1).await?;
     let pid = load.server.pid();
-    let (before, without) = (cpu::resident(pid), load.ingest(plan.records).await?);
+    let before = cpu::resident(pid);
+    let (without, mixed_without) =
+        (load.ingest(plan.records, 1).await?, load.ingest(plan.records, MIXED).await?);
     cpu::forget_peak(pid)?;
     let files = cpu::open_files(pid);
     let mut clients = load.open(plan.sockets).await?;
@@ -116,7 +134,7 @@ pub async fn measure(databases: &Databases, plan: &Plan) -> anyhow::Result<Row> 
     let idle = cpu::resident(pid);
     load.paced().await?;
     let latency = load.latency(&mut clients).await?;
-    let with = load.ingest(plan.records).await?;
+    let (with, mixed_with) = (load.ingest(plan.records, 1).await?, load.ingest(plan.records, MIXED).await?);
     let most = cpu::peak(pid);
     drop(clients);
     load.closed(files + FEW_FILES).await?;
@@ -126,6 +144,7 @@ pub async fn measure(databases: &Databases, plan: &Plan) -> anyhow::Result<Row> 
         plan: *plan,
         latency,
         ingest: (without, with),
+        mixed: (mixed_without, mixed_with),
         memory: (before, idle, most),
         anonymous,
         authenticated,
@@ -193,9 +212,11 @@ impl Load {
         ];
         let server = server::start_with(&databases.url, &jetstream.url(), &more).await;
         server.upload(record_lexicon(COLLECTION), None).await;
+        server.upload(record_lexicon(OTHER), None).await;
         server.upload(lexicon(), Some(COLLECTION)).await;
-        let connected =
-            async |_: &Instance| jetstream.subscriptions().last().is_some_and(|last| last.wants(COLLECTION));
+        let connected = async |_: &Instance| {
+            jetstream.subscriptions().last().is_some_and(|last| last.wants(COLLECTION) && last.wants(OTHER))
+        };
         server.eventually("the stream is connected", connected).await;
         let app = App::confidential(&server, "load").await;
         let device = app.device(&server, &pds, ALICE, json!({})).await;
@@ -203,13 +224,15 @@ impl Load {
         Ok(Self { server, jetstream, plan, url, pushed: 0, first_time_us, device, _network: (plc, pds) })
     }
 
-    fn push(&mut self, count: usize) {
+    /// One of `every` events is of the collection that connections ask for.
+    fn push(&mut self, count: usize, every: usize) {
         let (first, accounts) = (self.first_time_us, self.plan.accounts);
         let frames = (self.pushed..self.pushed + count).map(|n| {
-            let (at, did) = (first + n as i64, synthetic_did(n % accounts));
+            let (at, did) = (first + n as i64, synthetic_did(n / every % accounts));
             let rev = tid(at as u64, 0);
-            let place = Place { did: &did, collection: COLLECTION, rkey: &rev, rev: &rev };
-            let record = json!({ "$type": COLLECTION, "text": format!("note {n}"), "createdAt": "2026-01-01T00:00:00Z" });
+            let collection = if n.is_multiple_of(every) { COLLECTION } else { OTHER };
+            let place = Place { did: &did, collection, rkey: &rev, rev: &rev };
+            let record = json!({ "$type": collection, "text": format!("note {n}"), "createdAt": "2026-01-01T00:00:00Z" });
             Frame::create(at, place, &record)
         });
         self.jetstream.push_all(frames);
@@ -217,10 +240,10 @@ impl Load {
     }
 
     /// Indexes events at full speed. Returns how many a second.
-    async fn ingest(&mut self, count: usize) -> anyhow::Result<f64> {
+    async fn ingest(&mut self, count: usize, every: usize) -> anyhow::Result<f64> {
         self.jetstream.forget();
         let started = Instant::now();
-        self.push(count);
+        self.push(count, every);
         server::wait_for_records(&self.server, self.pushed as u64).await?;
         Ok(count as f64 / started.elapsed().as_secs_f64())
     }
@@ -231,7 +254,7 @@ impl Load {
         let (started, steps) = (Instant::now(), self.plan.seconds * 20);
         for step in 0..steps {
             let due = (step + 1) * self.plan.rate / 20 - step * self.plan.rate / 20;
-            self.push(due);
+            self.push(due, 1);
             tokio::time::sleep_until((started + Duration::from_millis(50) * (step as u32 + 1)).into()).await;
         }
         server::wait_for_records(&self.server, self.pushed as u64).await?;
@@ -261,7 +284,7 @@ impl Load {
             }
             if n < count {
                 let (address, path) = (self.server.address, Arc::clone(&path));
-                let (from, did) = (source(n), synthetic_did(n % self.plan.filters));
+                let (from, did) = (source(n), self.plan.asked_for(n));
                 opening.spawn(async move {
                     WebSocket::connect_from(from, address, &format!("{path}&did={did}"), &[]).await
                 });
@@ -313,7 +336,7 @@ impl Load {
     /// Opens more connections without an account than there are places for, and then one with an account.
     async fn beside_anonymous(&mut self) -> anyhow::Result<((usize, usize), Latency)> {
         let anonymous = self.open(self.plan.sockets + self.plan.sockets / 50 + 1).await?;
-        let path = format!("/xrpc/{WATCH}?did={}", synthetic_did(0));
+        let path = format!("/xrpc/{WATCH}?did={}", self.plan.asked_for(0));
         let proof = self.device.proof(&self.server, &Method::GET, &path);
         let authorization = format!("DPoP {}", self.device.token);
         let headers = [
