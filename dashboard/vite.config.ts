@@ -12,20 +12,17 @@ const LATER = [
 ]
 
 /** What every view uses. A browser opens six connections, so that few files are faster than small ones. */
-const BASE = /\/node_modules\/(svelte|esm-env)\/|\/src\/(lib\/(session|network)\.svelte|lib\/route\.ts|api\/error)/
+const BASE =
+  /\/node_modules\/(svelte|esm-env)\/|\/src\/(lib\/(session|network)\.svelte|lib\/route\.ts|api\/error)|vite.preload-helper/
 
-/** What the login uses besides, and most pages. */
-const FORM =
-  /\/src\/(components\/(Form|Field|ErrorBox)\.svelte|lib\/login\b|texts\.ts\?of=(components-(Form|Field|ErrorBox)-|lib-login-))/
+/** What the login uses besides, and the shell or most pages too. */
+const VIEW =
+  /\/src\/(components\/(Form|Field|ErrorBox)\.svelte|lib\/(login|message|format|toasts|confirm|clock|times)\b|texts\.ts\?of=(components-(Form|Field|ErrorBox)-|lib-(login|message|format|times)-)|mark\.svg|styles\/parts|api\/paths)/
 
-/** What the login, the shell and most pages use. */
-const NOTES =
-  /\/src\/(lib\/(message|format|toasts|confirm|clock|times)\b|styles\/parts|texts\.ts\?of=lib-(message|format|times)-)/
-
-/** The table of pages: the first page is loaded before the shell can run. */
+/** The table of pages, which needs nothing but the base: it begins to load the page while the rest is still on its way. */
 const PAGES = /\/src\/(pages\/(index|find)\.ts|lib\/(router\.svelte|unsaved)|texts\.ts\?of=shell)/
 
-/** What most pages use, in one file; without what the first view uses. */
+/** What most pages use. */
 const PARTS = /\/src\/(components\/[^/]*$|lib\/(?!network|session|route|unsaved)|texts\.ts\?of=(components|lib)-)/
 
 const isLater = (id: string) => LATER.some((test) => test.test(id))
@@ -49,11 +46,9 @@ export default defineConfig(({ mode }) => ({
         codeSplitting: {
           includeDependenciesRecursively: false,
           groups: [
-            { name: 'runtime', test: isLater },
+            { name: 'view', test: (id: string) => isLater(id) || VIEW.test(id) },
             { name: 'base', test: BASE },
             { name: 'pages', test: PAGES },
-            { name: 'form', test: FORM },
-            { name: 'notes', test: NOTES },
             { name: 'parts', test: PARTS, minShareCount: 5 },
           ],
         },

@@ -1,3 +1,4 @@
+import { urlOf } from '../api/client'
 import { match } from '../lib/route'
 import { pages, type PageEntry } from '.'
 
@@ -16,9 +17,19 @@ export function pageAt(path: string): Found | null {
   return null
 }
 
-/** Begins to load the page at a place. Whoever shows it says when it can't be loaded. */
+/** Begins to load the page at a place, and what it reads. Whoever shows it says when it can't be loaded. */
 export function preload(path: string): void {
-  pageAt(path)
-    ?.page.load()
-    .catch(() => undefined)
+  const page = pageAt(path)?.page
+  page?.load().catch(() => undefined)
+  if (page?.reads) document.head.append(preloadLink(page.reads))
+}
+
+/** The browser gives the answer to the first request for the same address. */
+function preloadLink(path: string): HTMLLinkElement {
+  return Object.assign(document.createElement('link'), {
+    rel: 'preload',
+    as: 'fetch',
+    crossOrigin: 'anonymous',
+    href: urlOf(path),
+  })
 }
