@@ -14,6 +14,7 @@ use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, OpenFlags, ToSql};
 
 use super::select::Value;
+use super::sqlite::STATEMENT_CACHE;
 
 /// Steps of SQLite's virtual machine between two checks.
 const STEPS_PER_CHECK: i32 = 1_000;
@@ -29,9 +30,6 @@ const SLOW: Duration = Duration::from_millis(2);
 const MAX_SLOW: u32 = 3;
 
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Prepared statements of a connection: the shapes of lists are few.
-const STATEMENT_CACHE: usize = 64;
 
 /// Connections that are used without waiting, as many as there are processors.
 pub(super) struct InPlace {
@@ -73,11 +71,12 @@ impl InPlace {
         if (now.as_micros() as u64) < self.paused_until.load(Ordering::Relaxed) {
             return None;
         }
-        for slot in &self.slots {
-            let mut slot = match slot.try_lock() {
+        for place in &self.slots {
+            let mut slot = match place.try_lock() {
                 Ok(slot) => slot,
                 // Whoever panicked may have left a statement open.
                 Err(TryLockError::Poisoned(poisoned)) => {
+                    place.clear_poison();
                     let mut slot = poisoned.into_inner();
                     *slot = Slot::Empty;
                     slot

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, SqliteConnection, SqlitePool};
+use sqlx::{ConnectOptions, Connection, Row as _, SqliteConnection, SqlitePool};
 
 use super::StoreError;
 use super::fields::FieldUsage;
@@ -18,6 +18,7 @@ use super::reads;
 use super::resources::Resources;
 use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql;
+use super::select::{Sql, bound};
 use belvedere_base::files;
 use belvedere_web::fair_share::FairPool;
 
@@ -30,7 +31,7 @@ const JOURNAL_SIZE_LIMIT: &str = "67108864";
 /// WAL pages between checkpoints: 16 MiB amortises a checkpoint well over the writer's batches.
 const WAL_AUTOCHECKPOINT: &str = "4000";
 /// Number of prepared statements kept per connection; each bulk statement exists in a few sizes.
-const STATEMENT_CACHE: usize = 256;
+pub(super) const STATEMENT_CACHE: usize = 256;
 
 /// One file, one writer connection, several readers.
 #[derive(Clone, Debug)]
@@ -138,6 +139,15 @@ impl Sqlite {
             ids: Arc::new(resources.interner()),
             fields: Arc::default(),
         })
+    }
+
+    /// Reads the one text of a statement, on the pool of scans or where it is quick.
+    pub(super) async fn text(&self, sql: Sql, scans: bool) -> Result<Option<String>, StoreError> {
+        if !scans && let Some(text) = self.in_place.text(sql.text(), sql.values()) {
+            return Ok(text);
+        }
+        let pool = if scans { &self.scan_pool } else { &self.read_pool };
+        Ok(bound!(sql).fetch_one(pool.reads()).await?.try_get(0)?)
     }
 
     pub(super) async fn close(&self) {

@@ -116,13 +116,7 @@ impl Select<'_> {
     pub(super) async fn rows(&self, db: &Db, scans: bool) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
         match db {
             Db::Sqlite(db) => {
-                let pool = if scans { &db.scan_pool } else { &db.read_pool };
-                let sql = self.statement::<SqliteDialect>();
-                let is_quick = !scans && !self.has_conditions();
-                let text = match is_quick.then(|| db.in_place.text(sql.text(), sql.values())).flatten() {
-                    Some(text) => text,
-                    None => bound!(sql).fetch_one(pool.reads()).await?.try_get(0)?,
-                };
+                let text = db.text(self.statement::<SqliteDialect>(), scans).await?;
                 packed::unpack(text, self.nsid)
             }
             Db::Postgres(db) => {

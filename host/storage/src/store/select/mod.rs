@@ -231,7 +231,7 @@ impl<'a> Select<'a> {
     }
 
     /// Whether the caller wrote a part of the text.
-    pub(super) fn has_conditions(&self) -> bool {
+    fn has_conditions(&self) -> bool {
         self.filter.is_some() || self.among.is_some() || self.narrow != Narrow::ALL
     }
 

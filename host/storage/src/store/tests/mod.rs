@@ -41,6 +41,7 @@ mod fixtures;
 mod foreign;
 mod group;
 mod identities;
+mod in_place;
 mod instance_oauth_keys;
 mod invalid;
 mod issued_labels;
