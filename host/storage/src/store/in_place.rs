@@ -42,10 +42,14 @@ pub(super) struct InPlace {
     paused_until: AtomicU64,
 }
 
+/// A statement was not run to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NotRead;
+
 enum Slot {
     /// No connection yet, or none since an error.
     Empty,
-    Open(Reader),
+    Open(Box<Reader>),
     Closed,
 }
 
@@ -64,12 +68,13 @@ impl InPlace {
         Self { file, cache_size, slots, epoch, paused_until: AtomicU64::new(0) }
     }
 
-    /// The first column of the first row of a statement, whose parameters are `$1`, `$2` and so on. The inner `None`: it is NULL, or
-    /// there is no row. The outer one: the statement was not run to its end.
-    pub(super) fn text(&self, sql: &str, values: &[Value]) -> Option<Option<String>> {
-        let now = self.epoch.elapsed();
-        if (now.as_micros() as u64) < self.paused_until.load(Ordering::Relaxed) {
-            return None;
+    /// The first column of the first row of a statement, whose parameters are `$1`, `$2` and so on. `None`: it is NULL, or there is
+    /// no row.
+    pub(super) fn text(&self, sql: &str, values: &[Value]) -> Result<Option<String>, NotRead> {
+        let started = Instant::now();
+        let now = started.duration_since(self.epoch).as_micros() as u64;
+        if now < self.paused_until.load(Ordering::Relaxed) {
+            return Err(NotRead);
         }
         for place in &self.slots {
             let mut slot = match place.try_lock() {
@@ -84,24 +89,18 @@ impl InPlace {
                 Err(TryLockError::WouldBlock) => continue,
             };
             let read = self.open(&mut slot)?.text(sql, values);
-            return match read {
-                Ok(text) => {
-                    self.note(&mut slot, self.epoch.elapsed() - now);
-                    Some(text)
-                }
+            match &read {
+                Ok(_) => self.note(&mut slot, started.elapsed()),
                 Err(rusqlite::Error::SqliteFailure(error, _))
-                    if error.code == rusqlite::ErrorCode::OperationInterrupted =>
-                {
-                    None
-                }
+                    if error.code == rusqlite::ErrorCode::OperationInterrupted => {}
                 Err(error) => {
                     tracing::debug!(%error, "a read is repeated on another connection");
                     *slot = Slot::Empty;
-                    None
                 }
-            };
+            }
+            return read.map_err(|_| NotRead);
         }
-        None
+        Err(NotRead)
     }
 
     /// Closes the connections. Those in use are closed at the end of their statement.
@@ -111,10 +110,10 @@ impl InPlace {
         }
     }
 
-    fn open<'a>(&self, slot: &'a mut Slot) -> Option<&'a mut Reader> {
+    fn open<'a>(&self, slot: &'a mut Slot) -> Result<&'a mut Reader, NotRead> {
         if matches!(slot, Slot::Empty) {
             match Reader::open(&self.file, &self.cache_size) {
-                Ok(reader) => *slot = Slot::Open(reader),
+                Ok(reader) => *slot = Slot::Open(Box::new(reader)),
                 Err(error) => {
                     tracing::debug!(%error, "no connection for reads on the caller's thread");
                     self.pause();
@@ -122,8 +121,8 @@ impl InPlace {
             }
         }
         match slot {
-            Slot::Open(reader) => Some(reader),
-            Slot::Empty | Slot::Closed => None,
+            Slot::Open(reader) => Ok(reader),
+            Slot::Empty | Slot::Closed => Err(NotRead),
         }
     }
 
@@ -207,10 +206,10 @@ mod tests {
         let (_folder, reads) = on_a_file(1);
         let values = [Value::Text("a".into()), Value::Integer(2), Value::Boolean(true)];
         let read = |sql| reads.text(sql, &values);
-        assert_eq!(read("SELECT $2 || $1 || $3"), Some(Some("2a1".into())));
-        assert_eq!(read("SELECT NULL"), Some(None));
-        assert_eq!(read("SELECT a FROM t"), Some(None), "no row");
-        assert_eq!(read("SELECT $4"), Some(None), "no value");
+        assert_eq!(read("SELECT $2 || $1 || $3"), Ok(Some("2a1".into())));
+        assert_eq!(read("SELECT NULL"), Ok(None));
+        assert_eq!(read("SELECT a FROM t"), Ok(None), "no row");
+        assert_eq!(read("SELECT $4"), Ok(None), "no value");
     }
 
     #[test]
@@ -223,11 +222,11 @@ mod tests {
             );
             reads.text(&sql, &[])
         };
-        assert_eq!(count(10_000_000), None);
-        assert_eq!(count(100), Some(Some("to 100".into())), "each statement has all its steps");
-        assert_eq!(reads.text("SELECT nonsense", &[]), None);
-        assert_eq!(reads.text("DELETE FROM t RETURNING a", &[]), None, "nothing is written");
-        assert_eq!(count(100), Some(Some("to 100".into())));
+        assert_eq!(count(10_000_000), Err(NotRead));
+        assert_eq!(count(100), Ok(Some("to 100".into())), "each statement has all its steps");
+        assert_eq!(reads.text("SELECT nonsense", &[]), Err(NotRead));
+        assert_eq!(reads.text("DELETE FROM t RETURNING a", &[]), Err(NotRead), "nothing is written");
+        assert_eq!(count(100), Ok(Some("to 100".into())));
     }
 
     #[test]
@@ -235,19 +234,19 @@ mod tests {
         let (_folder, reads) = on_a_file(2);
         let read = || reads.text("SELECT 'x'", &[]);
         let first = reads.slots[0].lock().unwrap();
-        assert!(read().is_some());
+        assert!(read().is_ok());
         let second = reads.slots[1].lock().unwrap();
-        assert_eq!(read(), None);
+        assert_eq!(read(), Err(NotRead));
         drop((first, second));
-        assert!(read().is_some());
+        assert!(read().is_ok());
         reads.close();
-        assert_eq!(read(), None);
+        assert_eq!(read(), Err(NotRead));
     }
 
     #[test]
     fn slow_reads_in_a_row_are_followed_by_a_pause() {
         let (_folder, reads) = on_a_file(1);
-        let read = || reads.text("SELECT 'x'", &[]).is_some();
+        let read = || reads.text("SELECT 'x'", &[]).is_ok();
         let note = |took| reads.note(&mut reads.slots[0].lock().unwrap(), took);
         assert!(read());
         let slow = SLOW * 2;

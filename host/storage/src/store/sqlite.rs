@@ -143,7 +143,7 @@ impl Sqlite {
 
     /// Reads the one text of a statement, on the pool of scans or where it is quick.
     pub(super) async fn text(&self, sql: Sql, scans: bool) -> Result<Option<String>, StoreError> {
-        if !scans && let Some(text) = self.in_place.text(sql.text(), sql.values()) {
+        if !scans && let Ok(text) = self.in_place.text(sql.text(), sql.values()) {
             return Ok(text);
         }
         let pool = if scans { &self.scan_pool } else { &self.read_pool };

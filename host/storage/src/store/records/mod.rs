@@ -34,10 +34,9 @@ pub use self::page::{PAGE_BYTES, Page, Room};
 pub(super) use self::page::{PartialRow, complete};
 pub(super) use self::unjoined::RowWithDid;
 
-use super::intern::Collection;
 use super::partitions::PerPartition;
 use super::select::{Columns, Dialect, PostgresDialect, Select, SqliteDialect, Value, bound};
-use super::{Db, Sqlite, StoreError, intern};
+use super::{Db, StoreError, intern};
 
 /// A record with the columns that lists and scripts use.
 #[derive(Clone, Debug)]
@@ -197,8 +196,14 @@ pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreErr
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
     let row = match db {
         Db::Sqlite(db) => {
-            if let Some(found) = get_in_place(db, collection, uri)? {
-                return Ok(found);
+            let text = |text: &str| Value::Text(text.to_owned());
+            let values = [Value::Integer(collection.id), text(uri.did.as_str()), text(uri.rkey.as_str())];
+            if let Ok(text) = db.in_place.text(GET_PACKED.of(collection.partition), &values) {
+                let found = packed::unpack(text, &uri.collection)?.pop();
+                // A large record is left out.
+                if found.as_ref().is_none_or(|found| !found.row.record.is_empty()) {
+                    return Ok(found.map(|found| found.row));
+                }
             }
             fetch_one!(db.read_pool, GET_SQLITE, collection, uri).map(|row| row.raw(uri.collection.clone()))
         }
@@ -206,22 +211,6 @@ pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreErr
             .map(|row| RowWithDid::new(row, &uri.did).raw(uri.collection.clone())),
     };
     Ok(row.transpose()?.map(|found| found.row))
-}
-
-/// The outer `None`: the record was not read, because it is large, or for a reason of [`InPlace::text`].
-///
-/// [`InPlace::text`]: super::in_place::InPlace::text
-fn get_in_place(
-    db: &Sqlite,
-    collection: Collection,
-    uri: &RecordUri,
-) -> Result<Option<Option<RecordRow>>, StoreError> {
-    let text = |text: &str| Value::Text(text.to_owned());
-    let values = [Value::Integer(collection.id), text(uri.did.as_str()), text(uri.rkey.as_str())];
-    let Some(text) = db.in_place.text(GET_PACKED.of(collection.partition), &values) else { return Ok(None) };
-    let found = packed::unpack(text, &uri.collection)?.pop();
-    let is_whole = found.as_ref().is_none_or(|found| found.size == found.row.record.len() as i64);
-    Ok(is_whole.then(|| found.map(|found| found.row)))
 }
 
 #[cfg(any(test, feature = "testing"))]
