@@ -47,3 +47,24 @@ test('a client is created in three clicks and its key works', async () => {
     assert.equal(await name.inputValue(), 'My other app')
   })
 })
+
+test('a long list of clients is drawn to its end, and its last one is found', async () => {
+  const alice = await newAccount()
+  const server = await newServer({ owner: alice })
+  const numbers = Array.from({ length: 250 }, (_, n) => n)
+  for (const n of numbers) {
+    const uri = `https://app${n}.example`
+    await server.api('POST', '/admin/api-clients', { name: `App ${n}`, client_id_url: `${uri}/m.json`, client_uri: uri, redirect_uris: [`${uri}/c`] })
+  }
+  await asUser(server, alice, {}, async (page) => {
+    await open(page, '/clients')
+    const rows = page.locator('main tbody tr')
+    await rows.nth(249).waitFor()
+    const names = await rows.locator('td:first-child a').allInnerTexts()
+    assert.deepEqual(names.map((name) => name.trim()).sort(), numbers.map((n) => `App ${n}`).sort())
+    const last = rows.nth(249).getByRole('link')
+    const name = await last.innerText()
+    await last.click()
+    await page.getByRole('heading', { name }).waitFor()
+  })
+})
