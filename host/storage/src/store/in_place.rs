@@ -1,4 +1,4 @@
-//! Reads quick statements from SQLite on the caller's own thread ([ADR 171](../../../../docs/adr/0171-quick-reads-run-on-the-callers-thread.md)).
+//! Reads quick statements from SQLite on the caller's own thread (ADR 171).
 //!
 //! A connection of sqlx has a thread: a read of ten microseconds wakes it, and then its caller, which costs the kernel more than the
 //! read. Here the caller takes a connection that is free and runs the statement itself. Nothing is waited for: without a free
