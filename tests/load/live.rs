@@ -45,7 +45,7 @@ const OTHER_FILES: u64 = 500;
 /// Files that the server may have opened meanwhile.
 const FEW_FILES: usize = 20;
 
-/// Of so many events, one is of the collection that connections ask for, as on a stream that has more collections.
+/// One event of so many is of the collection that connections ask for, as on a stream that has more collections.
 const MIXED: usize = 50;
 
 /// Time in which the server must notice that connections are closed.

@@ -13,8 +13,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, OpenFlags, ToSql};
 
+use super::resources::STATEMENT_CACHE;
 use super::select::Value;
-use super::sqlite::STATEMENT_CACHE;
 
 /// Steps of SQLite's virtual machine between two checks.
 const STEPS_PER_CHECK: i32 = 1_000;
@@ -79,7 +79,7 @@ impl InPlace {
         for place in &self.slots {
             let mut slot = match place.try_lock() {
                 Ok(slot) => slot,
-                // Whoever panicked may have left a statement open.
+                // A thread that panicked may have left a statement open.
                 Err(TryLockError::Poisoned(poisoned)) => {
                     place.clear_poison();
                     let mut slot = poisoned.into_inner();
@@ -149,7 +149,7 @@ impl Reader {
         connection.pragma_update(None, "cache_size", cache_size)?;
         connection.pragma_update(None, "temp_store", "memory")?;
         connection.pragma_update(None, "query_only", "on")?;
-        // As on sqlx's connections (`read_pool`).
+        // The same holds for sqlx's connections (`read_pool`).
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
         let checks = Arc::new(AtomicU32::new(MAX_CHECKS));

@@ -35,6 +35,9 @@ impl Resources {
     }
 }
 
+/// Number of prepared statements that a connection to SQLite keeps; each bulk statement exists in a few sizes.
+pub(super) const STATEMENT_CACHE: usize = 256;
+
 /// The file is not memory-mapped: with ten million records pages of apps took 1 to 14% less CPU time that way, but an I/O error
 /// would end the process, and each connection has page tables of its own, which don't go away again (docs/performance.md).
 fn kib(size: u64) -> String {

@@ -15,7 +15,7 @@ use super::in_place::InPlace;
 use super::intern::Interner;
 use super::read_pool::ReadPool;
 use super::reads;
-use super::resources::Resources;
+use super::resources::{Resources, STATEMENT_CACHE};
 use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql;
 use super::select::{Sql, bound};
@@ -30,8 +30,6 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const JOURNAL_SIZE_LIMIT: &str = "67108864";
 /// WAL pages between checkpoints: 16 MiB amortises a checkpoint well over the writer's batches.
 const WAL_AUTOCHECKPOINT: &str = "4000";
-/// Number of prepared statements kept per connection; each bulk statement exists in a few sizes.
-pub(super) const STATEMENT_CACHE: usize = 256;
 
 /// One file, one writer connection, several readers.
 #[derive(Clone, Debug)]
