@@ -87,6 +87,8 @@ impl App {
         reason: &str,
     ) -> Result<bool, Error> {
         let ended = store::end(&self.db, &row.script_id, row.started_at, reason, self.clock.now()).await?;
+        // A reader of the event must find that this host has dropped the candidate.
+        let reloaded = self.changed(Topic::Script(row.script_id.clone())).await;
         if ended {
             self.events.record(Event::ScriptRolloutReturned {
                 actor,
@@ -96,7 +98,7 @@ impl App {
                 reason: reason.to_owned(),
             });
         }
-        self.changed(Topic::Script(row.script_id.clone())).await?;
+        reloaded?;
         Ok(ended)
     }
 }
