@@ -68,13 +68,15 @@ pub async fn measure(name: &'static str, database: &str) -> anyhow::Result<Repla
     let (stored, _) = runs(&server).await?;
     let deadline = Instant::now() + TIMEOUT;
     // Runs that found the queue full were dropped.
-    while runs(&server).await?.0 < RUNS as u64 {
-        let stored = runs(&server).await?;
-        anyhow::ensure!(Instant::now() < deadline, "too few runs are stored, with their bytes: {stored:?}");
+    let (kept, bytes) = loop {
+        let (kept, bytes) = runs(&server).await?;
+        if kept >= RUNS as u64 {
+            break (kept, bytes);
+        }
+        anyhow::ensure!(Instant::now() < deadline, "only {kept} runs are stored, in {bytes} bytes");
         http::run_each(server.address, calls(RUNS / 10), CONNECTIONS).await?;
         tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    let (kept, bytes) = runs(&server).await?;
+    };
     let (replayed, same) = replay(&server, SCRIPT, true).await?;
     let ascending = SCRIPT.replace("limit = 5", "limit = 5, sort = { 'createdAt' }");
     let (_, other) = replay(&server, &ascending, false).await?;

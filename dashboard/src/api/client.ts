@@ -23,6 +23,29 @@ export function urlOf(path: string, query: Query = {}): string {
   return url.href
 }
 
+/** Milliseconds in which an answer that was asked for early is still that of now. */
+const FRESH = 10_000
+
+const JSON_ONLY = { accept: 'application/json' }
+
+let early: { url: string; at: number; answer: Promise<Response> } | undefined
+
+/** Asks for what a page reads first, while its script is loaded. The first call for it gets the answer. */
+export function askEarly(path: string): void {
+  const url = urlOf(path)
+  early = { url, at: Date.now(), answer: fetch(url, { headers: JSON_ONLY, credentials: 'same-origin' }) }
+  // The call that takes it handles its failure.
+  early.answer.catch(() => undefined)
+}
+
+/** The answer that was asked for early, once; nothing when that was too long ago. */
+function takeEarly(url: string): Promise<Response> | undefined {
+  if (early?.url !== url) return undefined
+  const { at, answer } = early
+  early = undefined
+  return Date.now() - at < FRESH ? answer : undefined
+}
+
 /**
  * Calls the server.
  *
@@ -31,14 +54,16 @@ export function urlOf(path: string, query: Query = {}): string {
  */
 export async function call<T>(method: string, path: string, { query, body, signal }: Options = {}): Promise<T> {
   const isRaw = body instanceof Blob || body instanceof FormData
-  const headers: Record<string, string> = { accept: 'application/json' }
+  const headers: Record<string, string> = { ...JSON_ONLY }
   if (body !== undefined && !isRaw) headers['content-type'] = 'application/json'
   const init: RequestInit = { method, headers, credentials: 'same-origin', signal: signal ?? null }
   if (body !== undefined) init.body = isRaw ? body : JSON.stringify(body)
 
   let answer: Response
   try {
-    answer = await fetch(urlOf(path, query), init)
+    const url = urlOf(path, query)
+    answer = await ((method === 'GET' && takeEarly(url)) || fetch(url, init))
+    signal?.throwIfAborted()
   } catch (error) {
     if (signal?.aborted) throw error
     network.lost()

@@ -1,4 +1,4 @@
-import { urlOf } from '../api/client'
+import { askEarly } from '../api/client'
 import { match } from '../lib/route'
 import { pages, type PageEntry } from '.'
 
@@ -21,15 +21,5 @@ export function pageAt(path: string): Found | null {
 export function preload(path: string): void {
   const page = pageAt(path)?.page
   page?.load().catch(() => undefined)
-  if (page?.reads) document.head.append(preloadLink(page.reads))
-}
-
-/** The browser gives the answer to the first request for the same address. */
-function preloadLink(path: string): HTMLLinkElement {
-  return Object.assign(document.createElement('link'), {
-    rel: 'preload',
-    as: 'fetch',
-    crossOrigin: 'anonymous',
-    href: urlOf(path),
-  })
+  if (page?.reads) askEarly(page.reads)
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::ToSqlOutput;
-use rusqlite::{Connection, OpenFlags, ToSql};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql};
 
 use super::resources::STATEMENT_CACHE;
 use super::select::Value;
@@ -89,15 +89,14 @@ impl InPlace {
                 Err(TryLockError::WouldBlock) => continue,
             };
             let read = self.open(&mut slot)?.text(sql, values);
-            match &read {
-                Ok(_) => self.note(&mut slot, started.elapsed()),
-                Err(rusqlite::Error::SqliteFailure(error, _))
-                    if error.code == rusqlite::ErrorCode::OperationInterrupted => {}
-                Err(error) => {
-                    tracing::debug!(%error, "a read is repeated on another connection");
-                    *slot = Slot::Empty;
-                }
+            if let Err(error) = &read {
+                tracing::debug!(%error, "a read is repeated on another connection");
             }
+            // A caller whose statements fail must not cost others the cache of the connection.
+            if read.as_ref().is_err_and(is_of_connection) {
+                *slot = Slot::Empty;
+            }
+            self.note(&mut slot, started.elapsed());
             return read.map_err(|_| NotRead);
         }
         Err(NotRead)
@@ -173,6 +172,13 @@ impl Reader {
     }
 }
 
+/// Whether an error may be the connection's, not that of the statement or its time.
+fn is_of_connection(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    // `Unknown` is SQLITE_ERROR: what is wrong with a statement.
+    !matches!(code, None | Some(ErrorCode::Unknown | ErrorCode::TooBig | ErrorCode::OperationInterrupted))
+}
+
 impl ToSql for Value {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         match self {
@@ -224,7 +230,10 @@ mod tests {
         };
         assert_eq!(count(10_000_000), Err(NotRead));
         assert_eq!(count(100), Ok(Some("to 100".into())), "each statement has all its steps");
+        let is_open = || matches!(*reads.slots[0].lock().unwrap(), Slot::Open(_));
         assert_eq!(reads.text("SELECT nonsense", &[]), Err(NotRead));
+        assert_eq!(reads.text("SELECT json('nonsense')", &[]), Err(NotRead));
+        assert!(is_open(), "others keep its cache");
         assert_eq!(reads.text("DELETE FROM t RETURNING a", &[]), Err(NotRead), "nothing is written");
         assert_eq!(count(100), Ok(Some("to 100".into())));
     }
