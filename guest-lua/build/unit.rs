@@ -98,22 +98,23 @@ fn lua_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The prelude's files as C arrays. Those of a folder work in any order; those of `v3` come last, because they adapt the others.
+/// The prelude's files as one C array, which is memory of runs once they are loaded, and the list of them. Those of a folder work in any
+/// order; those of `v3` come last, because they adapt the others.
 fn prelude_files(folder: &Path) -> Result<String> {
     let mut paths = lua_files(folder)?;
     paths.extend(lua_files(&folder.join("v3"))?);
-    let mut arrays = String::new();
+    let mut sources = "static unsigned char prelude_sources[] = {".to_owned();
+    let mut length = 0;
     let mut list = "static const struct prelude_file {\n  const unsigned char *source;\n  size_t length;\n} \
                     prelude_files[] = {\n"
         .to_owned();
-    for (i, path) in paths.iter().enumerate() {
+    for path in paths {
         let bytes = fs::read(path)?;
-        write!(arrays, "static const unsigned char prelude_{i}[] = {{")?;
         for byte in &bytes {
-            write!(arrays, "{byte},")?;
+            write!(sources, "{byte},")?;
         }
-        writeln!(arrays, "0}};")?;
-        writeln!(list, "  {{prelude_{i}, {}}},", bytes.len())?;
+        writeln!(list, "  {{prelude_sources + {length}, {}}},", bytes.len())?;
+        length += bytes.len();
     }
-    Ok(format!("{arrays}{list}  {{NULL, 0}},\n}};\n"))
+    Ok(format!("{sources}}};\n{list}  {{NULL, 0}},\n}};\n"))
 }

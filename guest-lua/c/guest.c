@@ -44,7 +44,7 @@ void exports_guest_init(void) {
   lua_pushglobaltable(L);
   luaH_resize(L, hvalue(s2v(L->top.p - 1)), 0, GLOBALS);
   lua_pop(L, 1);
-  memory_settle();
+  memory_settle((char *)prelude_sources, sizeof prelude_sources);
   profile_reset();
   luaE_setdebt(G(L), -(l_mem)GC_HEADROOM);
 }

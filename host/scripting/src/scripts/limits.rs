@@ -37,8 +37,8 @@ const _: () = assert!(LINEAR_MEMORY <= RESERVE_BYTES, "a reserve lets every run 
 pub const TABLE_ELEMENTS: usize = 20_000;
 
 /// Memory of an instance that each run overwrites at its end and that stays mapped: the guest's C stack (256 KiB), its data and
-/// prelude, and as much garbage as most runs make. More costs every run the time to write it.
-pub const KEEP_RESIDENT: usize = 640 << 10;
+/// prelude, whose sources are memory of the run, and a little more. More costs every run the time to write it.
+pub const KEEP_RESIDENT: usize = 704 << 10;
 
 /// Stack for WebAssembly frames: 200 nested C calls (Lua's own limit) and the JSON codec's 127 levels fit.
 pub const WASM_STACK: usize = 1 << 20;

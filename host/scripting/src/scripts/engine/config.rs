@@ -21,7 +21,7 @@ const MEMORIES: u32 = 1;
 const GC_HEAPS: u32 = 1;
 /// Memory of all runs, unless configured: sixteen of the largest.
 const MEMORY: usize = 1 << 30;
-/// Slots of finished instances that keep their memory mapped and warm: with [`limits::KEEP_RESIDENT`] up to 40 MiB of the
+/// Slots of finished instances that keep their memory mapped and warm: with [`limits::KEEP_RESIDENT`] up to 44 MiB of the
 /// process, whatever ran in them.
 const WARM_SLOTS: u32 = 64;
 
