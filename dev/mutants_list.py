@@ -90,7 +90,7 @@ MUTANTS = [
         "outcomes.get(did).and_then(|outcome| outcome.deleted).max(deletion)",
         expression="deletion",
     ),
-    writer("a stored rev of the future wins", "host/storage/src/store/index/future.rs", "Ok(forgotten > 0)\n}\n\npub(in crate::store) static RECORDS", changed="Ok(forgotten > 0 && !MUTANT)\n}\n\npub(in crate::store) static RECORDS"),
+    writer("a stored rev of the future wins", "host/storage/src/store/index/future.rs", "Ok(forgotten > 0)\n}\n\n/// Forgets revs of records, and of tombstones.\npub(in crate::store) static FORGET", changed="Ok(forgotten > 0 && !MUTANT)\n}\n\n/// Forgets revs of records, and of tombstones.\npub(in crate::store) static FORGET"),
     # The stream's cursor.
     stream("the cursor passes a chunk with missing parts", WATERMARK, "|| entry.get().0 > 0 {", changed="|| (entry.get().0 > 0 && !MUTANT) {"),
     stream("the cursor passes a missing chunk", WATERMARK, "if *entry.key() != self.next", changed="if (*entry.key() != self.next && !MUTANT)"),

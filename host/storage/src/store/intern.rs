@@ -20,6 +20,8 @@ const COLLECTIONS_PER_GENERATION: usize = 4_096;
 
 #[derive(Debug)]
 pub(super) struct Interner {
+    /// Whether the database is in shards.
+    in_shards: bool,
     dids: Mutex<Generations<Did, i64>>,
     names: Mutex<Generations<i64, Arc<str>>>,
     collections: Mutex<Generations<Nsid, Collection>>,
@@ -31,13 +33,6 @@ pub(super) struct Collection {
     pub(super) id: i64,
     /// The part of `records` and `record_refs` that has its rows.
     pub(super) partition: Partition,
-}
-
-impl Collection {
-    fn new(id: i64, partition: Option<i32>) -> Result<Self, StoreError> {
-        let partition = partition.map_or(Ok(Partition::WHOLE), Partition::of_number)?;
-        Ok(Self { id, partition })
-    }
 }
 
 /// A bounded map that drops entries not used recently. When the current generation is full, it replaces the previous
@@ -73,13 +68,29 @@ impl<K: Eq + Hash + Clone, V: Clone> Generations<K, V> {
 
 impl Interner {
     /// `accounts`: how many DIDs are cached.
-    pub(super) fn new(accounts: usize) -> Self {
+    pub(super) fn new(accounts: usize, in_shards: bool) -> Self {
         let per_generation = accounts.div_ceil(2);
         Self {
+            in_shards,
             dids: Mutex::new(Generations::new(per_generation)),
             names: Mutex::new(Generations::new(per_generation)),
             collections: Mutex::new(Generations::new(COLLECTIONS_PER_GENERATION)),
         }
+    }
+
+    pub(super) fn in_shards(&self) -> bool {
+        self.in_shards
+    }
+
+    /// Each of these once is the whole database.
+    pub(super) fn parts(&self) -> Vec<Partition> {
+        if self.in_shards { Partition::shards().collect() } else { vec![Partition::Whole] }
+    }
+
+    /// `partition`: its number, on PostgreSQL.
+    pub(super) fn collection(&self, id: i64, partition: Option<i32>) -> Result<Collection, StoreError> {
+        let of_number = |number| Partition::of_number(number, self.in_shards);
+        Ok(Collection { id, partition: partition.map_or(Ok(Partition::Whole), of_number)? })
     }
 
     /// The DIDs of the accounts with these ids, and the ids whose DIDs are not in memory.
@@ -117,7 +128,7 @@ pub(super) async fn collection(db: &Db, nsid: &Nsid) -> Result<Option<Collection
         sqlx::query_as(sql).bind(nsid.as_str()).fetch_optional(pool).await
     })?;
     let Some((id, partition)) = found else { return Ok(None) };
-    let collection = Collection::new(id, partition)?;
+    let collection = db.ids().collection(id, partition)?;
     lock(cache).insert(nsid.clone(), collection);
     Ok(Some(collection))
 }
@@ -131,7 +142,8 @@ pub(super) async fn all_collections(db: &Db) -> Result<Vec<(String, Collection)>
         }
     };
     let rows: Vec<Row> = super::on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?;
-    rows.into_iter().map(|(name, id, partition)| Ok((name, Collection::new(id, partition)?))).collect()
+    let ids = db.ids();
+    rows.into_iter().map(|(name, id, partition)| Ok((name, ids.collection(id, partition)?))).collect()
 }
 
 /// The ids of all `dids`; assigns missing ones in a transaction of its own, because an id without records does no harm.
@@ -140,7 +152,7 @@ pub(super) async fn did_ids<'a>(
     dids: impl Iterator<Item = &'a Did>,
 ) -> Result<HashMap<&'a Did, i64>, StoreError> {
     let table =
-        Table { name: "dids", column: "did", partition: "CAST(NULL AS INTEGER)", value: |id, _| Ok(id) };
+        Table { name: "dids", column: "did", partition: "CAST(NULL AS INTEGER)", value: |_, id, _| Ok(id) };
     ids(db, &db.ids().dids, dids, table).await
 }
 
@@ -181,7 +193,7 @@ pub(super) async fn collections<'a>(
         Db::Sqlite(_) => "CAST(NULL AS INTEGER)",
         Db::Postgres(_) => partition_number!("id"),
     };
-    let table = Table { name: "collections", column: "nsid", partition, value: Collection::new };
+    let table = Table { name: "collections", column: "nsid", partition, value: Interner::collection };
     ids(db, &db.ids().collections, collections, table).await
 }
 
@@ -191,7 +203,7 @@ struct Table<V> {
     /// An expression for the number of the row's partition.
     partition: &'static str,
     /// Makes the value that is cached for a row, from its id and partition.
-    value: fn(i64, Option<i32>) -> Result<V, StoreError>,
+    value: fn(&Interner, i64, Option<i32>) -> Result<V, StoreError>,
 }
 
 /// A row: its name, id and partition.
@@ -239,7 +251,7 @@ async fn ids<'a, K: Eq + Hash + Clone + Ord + AsRef<str> + 'a, V: Copy>(
         let (id, partition) = found
             .remove(key.as_ref())
             .ok_or_else(|| StoreError::Corrupt(format!("{} has no id for {}", table.name, key.as_ref())))?;
-        let value = (table.value)(id, partition)?;
+        let value = (table.value)(db.ids(), id, partition)?;
         cache.insert(key.clone(), value);
         known.insert(key, value);
     }

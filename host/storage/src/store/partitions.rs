@@ -1,85 +1,145 @@
-//! Names the partitions of `records` and `record_refs` on PostgreSQL (ADR 78).
+//! Names the partitions of the tables that have the records of a collection, on PostgreSQL (ADR 78).
 //!
 //! A plan that PostgreSQL keeps for a partitioned table locks all of its partitions before it reads the one that it needs.
 //! So frequent statements name the partition of their collection instead of the table. Lists and queries get its name from
 //! their [`Select`](super::select::Select); the texts of other statements are kept by [`PerPartition`].
+//!
+//! In a database that is distributed over several nodes (ADR 172) each partition is a shard, and everything that statements read or
+//! write together with its records is divided like them.
 
 use std::sync::OnceLock;
 
 use super::StoreError;
 
-/// The partitions of each of the two tables; the migration that creates them has the same number.
-const COUNT: usize = 16;
+/// The partitions of each table; the migration that creates them has the same number.
+pub(super) const COUNT: u8 = 16;
 
-/// The partition of a collection in both tables.
+/// The partition of a collection in all of its tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Partition(Option<u8>);
+pub(super) enum Partition {
+    /// The whole tables: on SQLite they have no partitions.
+    Whole,
+    /// A partition of `records` and `record_refs`.
+    Numbered(u8),
+    /// The same of a database in shards.
+    Shard(u8),
+}
 
 impl Partition {
-    /// The whole tables: on SQLite they have no partitions.
-    pub(super) const WHOLE: Self = Self(None);
-
     /// The partition with the number that [`partition_number`] has found.
-    pub(super) fn of_number(number: i32) -> Result<Self, StoreError> {
+    pub(super) fn of_number(number: i32, in_shards: bool) -> Result<Self, StoreError> {
         match u8::try_from(number) {
-            Ok(number) if usize::from(number) < COUNT => Ok(Self(Some(number))),
+            Ok(number) if number < COUNT => {
+                Ok(if in_shards { Self::Shard(number) } else { Self::Numbered(number) })
+            }
             _ => Err(StoreError::Corrupt(format!("records has a partition {number}"))),
         }
     }
 
+    /// The names of its tables.
+    pub(super) fn tables(self) -> &'static Tables {
+        static NAMES: PerPartition<Tables> = PerPartition::new(Tables::clone);
+        NAMES.of(self)
+    }
+
     /// The table that has the collection's records.
     pub(super) fn records(self) -> &'static str {
-        self.tables()[0]
+        &self.tables().records
     }
 
     /// The table that has the references of the collection's records.
     pub(super) fn record_refs(self) -> &'static str {
-        self.tables()[1]
+        &self.tables().record_refs
     }
 
-    fn tables(self) -> &'static [&'static str; 2] {
-        static NAMES: PerPartition<[String; 2]> =
-            PerPartition::new(|Tables { records, record_refs }| [records.clone(), record_refs.clone()]);
-        NAMES.of(self)
+    /// The part of the tables that have partitions in shards only.
+    pub(super) fn of_other_tables(self) -> Self {
+        match self {
+            Self::Numbered(_) => Self::Whole,
+            other => other,
+        }
     }
 
     fn index(self) -> usize {
-        self.0.map_or(0, |number| usize::from(number) + 1)
+        match self {
+            Self::Whole => 0,
+            Self::Numbered(number) => usize::from(number) + 1,
+            Self::Shard(number) => usize::from(number) + 1 + usize::from(COUNT),
+        }
     }
 
-    fn all() -> [Self; COUNT + 1] {
-        std::array::from_fn(|index| Self(index.checked_sub(1).and_then(|number| u8::try_from(number).ok())))
+    fn all() -> impl Iterator<Item = Self> {
+        let numbered = (0..COUNT).map(Self::Numbered);
+        std::iter::once(Self::Whole).chain(numbered).chain(Self::shards())
     }
 
-    fn suffix(self) -> String {
-        self.0.map_or_else(String::new, |number| format!("_{number:02}"))
+    /// Those of a database in shards.
+    pub(super) fn shards() -> impl Iterator<Item = Self> {
+        (0..COUNT).map(Self::Shard)
     }
 }
 
 /// An expression for the number of the partition of the collection whose id `$id` is, on PostgreSQL.
 macro_rules! partition_number {
     ($id:literal) => {
-        concat!(
-            "(SELECT n FROM generate_series(0, 15) AS n \
-             WHERE satisfies_hash_partition('records'::regclass, 16, n, ",
-            $id,
-            "))"
-        )
+        concat!("partition_of(", $id, ")")
     };
 }
 pub(super) use partition_number;
-const _: () = assert!(COUNT == 16, "the expression contains this number");
 
-/// The names of the tables that have the records of a partition and their references.
+/// The names of the tables that have the rows of a partition.
+#[derive(Clone, Debug)]
 pub(super) struct Tables {
     pub(super) records: String,
     pub(super) record_refs: String,
+    /// The reasons why records are invalid.
+    pub(super) invalid_records: String,
+    pub(super) tombstones: String,
+    pub(super) link_counts: String,
 }
 
 impl Tables {
     fn of(partition: Partition) -> Self {
-        let suffix = partition.suffix();
-        Self { records: format!("records{suffix}"), record_refs: format!("record_refs{suffix}") }
+        let name = |table: &str, is_divided: bool| match partition {
+            Partition::Numbered(number) | Partition::Shard(number) if is_divided => {
+                format!("{table}_{number:02}")
+            }
+            _ => table.to_owned(),
+        };
+        let in_shards = matches!(partition, Partition::Shard(_));
+        Self {
+            records: name("records", true),
+            record_refs: name("record_refs", true),
+            invalid_records: name("invalid_records", in_shards),
+            tombstones: name("tombstones", in_shards),
+            link_counts: name("link_counts", in_shards),
+        }
+    }
+}
+
+impl Tables {
+    /// All of them, the records first.
+    pub(super) fn all(&self) -> [&str; 5] {
+        [&self.records, &self.record_refs, &self.invalid_records, &self.tombstones, &self.link_counts]
+    }
+
+    pub(super) fn in_shards(&self) -> bool {
+        self.tombstones != "tombstones"
+    }
+
+    /// The condition that the record `r` is valid, after an AND. Not EXISTS, which PostgreSQL may turn into a join that loses the
+    /// order of the rows, and not IS NULL, which it expects of few.
+    pub(super) fn and_valid(&self) -> String {
+        format!(" AND (SELECT 1 FROM {} i WHERE i.record_id = r.id) IS DISTINCT FROM 1", self.invalid_records)
+    }
+
+    /// The condition that writers count the target of the reference `f`, in statements of PostgreSQL that write. Not `EXISTS`, which
+    /// might become a join that reads all counts.
+    pub(super) fn is_counted_postgres(&self) -> String {
+        format!(
+            "(SELECT TRUE FROM {} c WHERE c.target = f.target AND c.collection_id = f.collection_id AND c.path = '')",
+            self.link_counts
+        )
     }
 }
 
@@ -87,7 +147,7 @@ impl Tables {
 #[derive(Debug)]
 pub(super) struct PerPartition<T: Texts> {
     write: fn(&Tables) -> T,
-    kept: OnceLock<[T::Kept; COUNT + 1]>,
+    kept: OnceLock<Vec<T::Kept>>,
 }
 
 impl<T: Texts> PerPartition<T> {
@@ -96,12 +156,12 @@ impl<T: Texts> PerPartition<T> {
     }
 
     pub(super) fn of(&'static self, partition: Partition) -> &'static T::Kept {
-        let kept = self.kept.get_or_init(|| Partition::all().map(|of| (self.write)(&Tables::of(of)).keep()));
-        &kept[partition.index()]
+        let write = |of| (self.write)(&Tables::of(of)).keep();
+        &self.kept.get_or_init(|| Partition::all().map(write).collect())[partition.index()]
     }
 }
 
-/// A text, or an array of texts, that lives as long as the process, like the static that it is written for.
+/// A text, an array of texts, or the names, that live as long as the process, like the static that they are written for.
 pub(super) trait Texts {
     type Kept;
 
@@ -113,6 +173,14 @@ impl Texts for String {
 
     fn keep(self) -> &'static str {
         self.leak()
+    }
+}
+
+impl Texts for Tables {
+    type Kept = Self;
+
+    fn keep(self) -> Self {
+        self
     }
 }
 
@@ -130,21 +198,24 @@ mod tests {
 
     #[test]
     fn a_statement_is_written_for_each_partition() {
-        static JOIN: PerPartition<[String; 2]> = PerPartition::new(|Tables { records, record_refs }| {
-            [format!("FROM {records} r JOIN {record_refs} f"), records.clone()]
-        });
-        let of = |number| JOIN.of(Partition::of_number(number).unwrap());
-        assert_eq!(of(3), &["FROM records_03 r JOIN record_refs_03 f", "records_03"]);
-        assert_eq!(of(15)[1], "records_15");
-        assert_eq!(JOIN.of(Partition::WHOLE), &["FROM records r JOIN record_refs f", "records"]);
-        assert!(std::ptr::eq(of(3), of(3)), "the texts are made once");
-        assert_eq!(of(3)[1], Partition::of_number(3).unwrap().records());
+        static JOIN: PerPartition<[String; 2]> =
+            PerPartition::new(|Tables { records, record_refs, tombstones, .. }| {
+                [format!("FROM {records} r JOIN {record_refs} f"), format!("{records}, {tombstones}")]
+            });
+        let of = |number, in_shards| JOIN.of(Partition::of_number(number, in_shards).unwrap());
+        assert_eq!(of(3, false), &["FROM records_03 r JOIN record_refs_03 f", "records_03, tombstones"]);
+        assert_eq!(of(15, true)[1], "records_15, tombstones_15");
+        assert_eq!(JOIN.of(Partition::Whole)[0], "FROM records r JOIN record_refs f");
+        assert!(std::ptr::eq(of(3, false), of(3, false)), "the texts are made once");
+        assert_eq!(Partition::of_number(3, false).unwrap().records(), "records_03");
     }
 
     #[test]
     fn there_are_sixteen() {
-        assert!([-1, 16, 255, 256].into_iter().all(|number| Partition::of_number(number).is_err()));
-        let all = Partition::all();
-        assert_eq!((all[0], all[1], all[16]), (Partition::WHOLE, Partition(Some(0)), Partition(Some(15))));
+        assert!([-1, 16, 255, 256].into_iter().all(|number| Partition::of_number(number, false).is_err()));
+        for (index, partition) in Partition::all().enumerate() {
+            assert_eq!(partition.index(), index);
+        }
+        assert_eq!(Partition::all().count(), 33);
     }
 }

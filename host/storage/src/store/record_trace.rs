@@ -43,13 +43,15 @@ const MAX_BACKFILLS: i64 = 3;
 
 /// The record in the index, also of a hidden account.
 pub async fn indexed(db: &Db, uri: &RecordUri) -> Result<Option<IndexedTrace>, StoreError> {
-    static INDEXED: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
-        format!(
-            "SELECT r.indexed_at, r.updated_at, \
-             (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id) AS invalid_reason \
+    static INDEXED: PerPartition<String> = PerPartition::new(
+        |Tables { records, invalid_records, .. }| {
+            format!(
+                "SELECT r.indexed_at, r.updated_at, \
+             (SELECT i.reason FROM {invalid_records} i WHERE i.record_id = r.id) AS invalid_reason \
          FROM {records} r WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2) AND r.rkey = $3"
-        )
-    });
+            )
+        },
+    );
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
     let sql = *INDEXED.of(collection.partition);
     Ok(on!(db, reader, |pool| {
@@ -60,9 +62,14 @@ pub async fn indexed(db: &Db, uri: &RecordUri) -> Result<Option<IndexedTrace>, S
 
 /// When the record was deleted, if that was within the last days and it was not created again.
 pub async fn deleted_at(db: &Db, uri: &RecordUri) -> Result<Option<Timestamp>, StoreError> {
+    static DELETED_AT: PerPartition<String> = PerPartition::new(|Tables { tombstones, .. }| {
+        format!(
+            "SELECT deleted_at FROM {tombstones} WHERE collection_id = $1 \
+                 AND did_id = (SELECT id FROM dids WHERE did = $2) AND rkey = $3"
+        )
+    });
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
-    let sql = "SELECT deleted_at FROM tombstones WHERE collection_id = $1 \
-                   AND did_id = (SELECT id FROM dids WHERE did = $2) AND rkey = $3";
+    let sql = *DELETED_AT.of(collection.partition);
     Ok(on!(db, reader, |pool| {
         let query =
             sqlx::query_scalar(sql).bind(collection.id).bind(uri.did.as_str()).bind(uri.rkey.as_str());

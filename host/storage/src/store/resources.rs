@@ -19,8 +19,8 @@ impl Resources {
         Self { connections, page_cache_mib: 16, cached_accounts: 1_024 }
     }
 
-    pub(super) fn interner(self) -> Interner {
-        Interner::new(self.cached_accounts)
+    pub(super) fn interner(self, in_shards: bool) -> Interner {
+        Interner::new(self.cached_accounts, in_shards)
     }
 
     /// The value of `PRAGMA cache_size` for the writer (negative: KiB). It has half of the memory: a commit touches pages

@@ -134,7 +134,7 @@ impl Sqlite {
             script_costs: Arc::default(),
             file,
             connections: readers,
-            ids: Arc::new(resources.interner()),
+            ids: Arc::new(resources.interner(false)),
             fields: Arc::default(),
         })
     }

@@ -185,7 +185,7 @@ fn sql_error(error: ScriptSqlError) -> IndexError {
             IndexError::Forbidden(refusal.to_string())
         }
         ScriptSqlError::Refused(_) | ScriptSqlError::Database(_) => invalid_input(error),
-        ScriptSqlError::RoleError(_) => IndexError::Forbidden(error.to_string()),
+        ScriptSqlError::RoleError(_) | ScriptSqlError::InShards => IndexError::Forbidden(error.to_string()),
         ScriptSqlError::TooSlow
         | ScriptSqlError::Overrun
         | ScriptSqlError::TooManyRows

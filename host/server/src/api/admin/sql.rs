@@ -25,7 +25,7 @@ const PLACE: &str = "the SQL console";
 fn failure(error: ScriptSqlError) -> Error {
     match error {
         ScriptSqlError::Store(error) => error.into(),
-        ScriptSqlError::RoleError(_) => Error::conflict(error.to_string()),
+        ScriptSqlError::RoleError(_) | ScriptSqlError::InShards => Error::conflict(error.to_string()),
         other => Error::bad_request(other.to_string()),
     }
 }

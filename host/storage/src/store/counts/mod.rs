@@ -1,4 +1,4 @@
-//! Keeps the numbers of records and of links exact, in the transactions that change them (ADR 164).
+//! Keeps the numbers of records and of links exact, in the transactions that change them (ADR 164), and in shards the notes of changes.
 //!
 //! A transaction that inserts or deletes records or references calls [`Counting::begin_counting`] before it does so, notes
 //! each of these rows in its [`Changes`], and calls [`Counting::count`] before it commits. One that changes the status of an account
@@ -13,6 +13,9 @@ pub(super) mod postgres;
 pub(super) mod sqlite;
 
 use std::collections::BTreeMap;
+
+use super::change_notes::Note;
+use super::partitions::Partition;
 
 /// A row of `record_refs` whose target is counted.
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -30,11 +33,13 @@ pub(super) struct Changes {
     /// By collection and account.
     records: BTreeMap<(i64, i64), i64>,
     links: BTreeMap<LinkKey, i64>,
+    /// The records themselves, in shards.
+    pub(super) notes: Vec<Note>,
 }
 
-/// A target, a collection, a path and an account. The empty path has all links. In this order all hosts lock rows, so that two of
-/// them can't deadlock.
-type LinkKey = (String, i64, String, Option<i64>);
+/// A part of `link_counts`, a target, a collection, a path and an account. The empty path has all links. In this order all hosts lock
+/// rows, so that two of them can't deadlock.
+type LinkKey = (Partition, String, i64, String, Option<i64>);
 
 impl Changes {
     pub(super) fn insert_record(&mut self, collection_id: i64, did_id: i64) {
@@ -45,25 +50,35 @@ impl Changes {
         *self.records.entry((collection_id, did_id)).or_default() -= number;
     }
 
-    pub(super) fn insert_links(&mut self, links: impl IntoIterator<Item = CountedLink>) {
+    /// `partition`: that of the references.
+    pub(super) fn insert_links(
+        &mut self,
+        partition: Partition,
+        links: impl IntoIterator<Item = CountedLink>,
+    ) {
         for link in links {
-            self.add_link(link, 1);
+            self.add_link(partition, link, 1);
         }
     }
 
-    pub(super) fn delete_links(&mut self, links: impl IntoIterator<Item = CountedLink>) {
+    pub(super) fn delete_links(
+        &mut self,
+        partition: Partition,
+        links: impl IntoIterator<Item = CountedLink>,
+    ) {
         for link in links {
-            self.add_link(link, -1);
+            self.add_link(partition, link, -1);
         }
     }
 
-    fn add_link(&mut self, link: CountedLink, number: i64) {
+    fn add_link(&mut self, partition: Partition, link: CountedLink, number: i64) {
+        let part = partition.of_other_tables();
         let CountedLink { target, collection_id, did_id, paths } = link;
         for path in paths.iter().flat_map(|paths| paths.split_ascii_whitespace()) {
-            let key = (target.clone(), collection_id, path.to_owned(), did_id);
+            let key = (part, target.clone(), collection_id, path.to_owned(), did_id);
             *self.links.entry(key).or_default() += number;
         }
-        *self.links.entry((target, collection_id, String::new(), did_id)).or_default() += number;
+        *self.links.entry((part, target, collection_id, String::new(), did_id)).or_default() += number;
     }
 
     /// Forgets what was inserted and deleted again.
@@ -103,8 +118,9 @@ pub(super) trait Counting {
     async fn begin_counting(&mut self) -> Result<(), sqlx::Error>;
 
     /// Counts the records and links of accounts that are hidden or shown from now on. Waits for transactions that change records,
-    /// and keeps others from beginning.
-    async fn count_accounts(&mut self, flips: &[AccountFlip]) -> Result<(), sqlx::Error>;
+    /// and keeps others from beginning. `parts`: all of the database.
+    async fn count_accounts(&mut self, flips: &[AccountFlip], parts: &[Partition])
+    -> Result<(), sqlx::Error>;
 
     /// Adds the changes to the numbers. The transaction writes no more records afterwards.
     async fn count(&mut self, changes: Changes) -> Result<(), sqlx::Error>;
@@ -129,14 +145,14 @@ mod tests {
     #[test]
     fn each_place_of_a_link_is_counted_and_what_comes_back_is_not() {
         let mut changes = Changes::default();
-        changes.delete_links([link("a", Some("x y")), link("b", None)]);
-        changes.insert_links([link("a", Some("x z"))]);
+        changes.delete_links(Partition::Numbered(1), [link("a", Some("x y")), link("b", None)]);
+        changes.insert_links(Partition::Numbered(2), [link("a", Some("x z"))]);
         changes.insert_record(1, 7);
         changes.insert_record(1, 8);
         changes.delete_records(1, 7, 1);
         let changes = changes.without_zeros();
         let links: Vec<_> =
-            changes.links.iter().map(|((target, _, path, _), n)| (&**target, &**path, *n)).collect();
+            changes.links.iter().map(|((_, target, _, path, _), n)| (&**target, &**path, *n)).collect();
         assert_eq!(links, [("a", "y", -1), ("a", "z", 1), ("b", "", -1)]);
         assert_eq!(changes.records.into_iter().collect::<Vec<_>>(), [((1, 8), 1)]);
     }

@@ -3,6 +3,7 @@
 use sqlx::SqliteConnection;
 
 use super::{AccountFlip, Changes, Counting};
+use crate::store::partitions::Partition;
 use crate::store::types::to_json_text;
 
 /// The row that the triggers of migration 0085 look at. It is in the table of the numbers, whose page each of these transactions writes
@@ -58,7 +59,11 @@ impl Counting for SqliteConnection {
         self.announce_counting().await
     }
 
-    async fn count_accounts(&mut self, flips: &[AccountFlip]) -> Result<(), sqlx::Error> {
+    async fn count_accounts(
+        &mut self,
+        flips: &[AccountFlip],
+        _parts: &[Partition],
+    ) -> Result<(), sqlx::Error> {
         if flips.is_empty() {
             return Ok(());
         }
@@ -72,7 +77,7 @@ impl Counting for SqliteConnection {
 
     async fn count(&mut self, changes: Changes) -> Result<(), sqlx::Error> {
         let changes = changes.without_zeros();
-        let Changes { records, links } = &changes;
+        let Changes { records, links, .. } = &changes;
         let records =
             records.iter().map(|((collection_id, did_id), number)| (*collection_id, 0, *did_id, *number));
         let records: Vec<(i64, i64, i64, i64)> = records.chain([END]).collect();
@@ -80,7 +85,7 @@ impl Counting for SqliteConnection {
         if links.is_empty() {
             return Ok(());
         }
-        let rows = links.iter().map(|((target, collection_id, path, did_id), number)| {
+        let rows = links.iter().map(|((_, target, collection_id, path, did_id), number)| {
             (target, collection_id, path, did_id, number)
         });
         let rows = to_json_text(&rows.collect::<Vec<_>>());

@@ -5,6 +5,7 @@ use sqlx::{AssertSqlSafe, PgConnection};
 use crate::store::StoreError;
 use crate::store::partitions::{Partition, partition_number};
 use crate::store::select::{Classes, Dialect, Keys, PostgresDialect};
+use crate::store::shards::IS_DISTRIBUTED;
 
 use super::error::BuildError;
 use super::{IndexKey, IndexKind};
@@ -59,7 +60,8 @@ pub(super) async fn build(conn: &mut PgConnection, key: &IndexKey, id: i64) -> R
         .bind(collection)
         .fetch_one(&mut *conn)
         .await?;
-    let records = Partition::of_number(number)?.records();
+    let in_shards: bool = sqlx::query_scalar(IS_DISTRIBUTED).fetch_one(&mut *conn).await?;
+    let records = Partition::of_number(number, in_shards)?.records();
     for (name, shape) in indexes {
         let sql = format!(
             "CREATE INDEX CONCURRENTLY {name} ON {records} {shape} WHERE collection_id = {collection}"
@@ -74,7 +76,8 @@ pub(super) async fn build(conn: &mut PgConnection, key: &IndexKey, id: i64) -> R
             return Err(BuildError::Invalid);
         }
     }
-    if key.kind == IndexKind::Search {
+    // Citus makes no statistics of expressions.
+    if key.kind == IndexKind::Search && !in_shards {
         let (name, text) = (statistics_name(id), PostgresDialect::text("record", &key.path));
         let measure = format!(
             "SELECT coalesce(avg(octet_length(text)), 0)::bigint FROM (SELECT {text} AS text FROM {records} \

@@ -65,14 +65,17 @@ pub(super) async fn forget_sqlite(
     Ok(forgotten > 0)
 }
 
-pub(in crate::store) static RECORDS: PerPartition<String> =
-    PerPartition::new(|Tables { records, .. }| {
-        format!(
-            "UPDATE {records} r SET rev = 0 FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[]) \
-         AS v (collection_id, did_id, rkey) WHERE r.collection_id = v.collection_id AND r.did_id = v.did_id \
-         AND r.rkey = v.rkey AND r.rev > $4"
-        )
-    });
+/// Forgets revs of records, and of tombstones.
+pub(in crate::store) static FORGET: PerPartition<[String; 2]> = PerPartition::new(
+    |Tables { records, tombstones, .. }| {
+        let keys = "UNNEST ($1::bigint[], $2::bigint[], $3::text[]) AS v (collection_id, did_id, rkey) \
+             WHERE r.collection_id = v.collection_id AND r.did_id = v.did_id AND r.rkey = v.rkey AND r.rev > $4";
+        [
+            format!("UPDATE {records} r SET rev = 0 FROM {keys}"),
+            format!("DELETE FROM {tombstones} r USING {keys}"),
+        ]
+    },
+);
 
 /// Like [`forget_sqlite`], for records of one partition.
 pub(super) async fn forget_postgres(
@@ -90,12 +93,9 @@ pub(super) async fn forget_postgres(
     let last_commit =
         sqlx::query_scalar(LAST_COMMIT).bind(cursors::STREAM).fetch_optional(&mut *conn).await?;
     let Some(limit) = RevLimit::at(now, last_commit).as_number() else { return Ok(false) };
-    let tombstones = "DELETE FROM tombstones t USING UNNEST ($1::bigint[], $2::bigint[], $3::text[]) \
-                          AS v (collection_id, did_id, rkey) WHERE t.collection_id = v.collection_id \
-                          AND t.did_id = v.did_id AND t.rkey = v.rkey AND t.rev > $4";
     let mut forgotten = 0;
-    for sql in [*RECORDS.of(partition), tombstones] {
-        let query = sqlx::query(sql).bind(&collections).bind(&dids).bind(&rkeys).bind(limit);
+    for sql in FORGET.of(partition) {
+        let query = sqlx::query(*sql).bind(&collections).bind(&dids).bind(&rkeys).bind(limit);
         forgotten += query.execute(&mut *conn).await?.rows_affected();
     }
     let repos = "DELETE FROM repo_tombstones WHERE did_id = ANY($1) AND rev > $2";

@@ -10,7 +10,7 @@ use super::plan::{DeleteRow, Key, Plan, Row};
 use super::{ApplyReport, StoreError, take_out};
 use crate::store::counts::Changes;
 use crate::store::cursors;
-use crate::store::partitions::Partition;
+use crate::store::partitions::{Partition, PerPartition, Tables};
 use crate::store::types::to_json_text;
 
 /// Whether any record is moderated: if none is, a batch pays for nothing more.
@@ -22,16 +22,19 @@ const FIND_SQLITE: &str = "SELECT h.collection_id, h.did_id, h.rkey FROM json_ea
 const FIND_POSTGRES: &str = "SELECT h.collection_id, h.did_id, h.rkey FROM json_array_elements($1::json) v \
      JOIN hidden_records h ON h.collection_id = (v ->> 0)::bigint AND h.did_id = (v ->> 1)::bigint AND h.rkey = v ->> 2";
 
-/// Stores the newer record, or that there is none. A rev of the future loses, as in [`super::future`], and so does a record that was
-/// deleted later.
+/// Stores the newer record, or that there is none. A rev of the future loses, as in [`super::future`].
 const UPDATE: &str = "UPDATE hidden_records SET cid = $4, cid_verified = $5, rev = $6, \
          indexed_at = CASE WHEN record IS NULL THEN $7 ELSE indexed_at END, updated_at = $7, record = $8, \
          invalid_reason = $9 \
-     WHERE collection_id = $1 AND did_id = $2 AND rkey = $3 AND (rev < $6 OR rev > $10) \
-         AND (CAST($8 AS TEXT) IS NULL \
-             OR NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.collection_id = $1 AND t.did_id = $2 AND t.rkey = $3 \
-                 AND t.rev >= $6) \
-             AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = $2 AND t.rev >= $6))";
+     WHERE collection_id = $1 AND did_id = $2 AND rkey = $3 AND (rev < $6 OR rev > $10)";
+
+/// Whether a record of this rev was deleted later.
+static IS_DELETED: PerPartition<String> = PerPartition::new(|Tables { tombstones, .. }| {
+    format!(
+        "SELECT EXISTS (SELECT 1 FROM {tombstones} t WHERE t.collection_id = $1 AND t.did_id = $2 AND t.rkey = $3 \
+             AND t.rev >= $4) OR EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = $2 AND t.rev >= $4)"
+    )
+});
 
 /// A change of a moderated record.
 enum Diverted<'a> {
@@ -92,6 +95,14 @@ macro_rules! divert {
             for change in diverted {
                 // A host of a version before may have indexed it, and would otherwise show it for ever.
                 $take_out(&mut *conn, change.partition(), change.key(), changes).await?;
+                if let Diverted::Row(row) = &change {
+                    let query = sqlx::query_scalar(*IS_DELETED.of(row.partition)).bind(row.collection_id);
+                    let query = query.bind(row.did_id).bind(row.uri.rkey.as_str()).bind(row.rev);
+                    if query.fetch_one(&mut *conn).await? {
+                        applied.stale += 1;
+                        continue;
+                    }
+                }
                 let query = match &change {
                     Diverted::Row(row) => sqlx::query(UPDATE)
                         .bind(row.collection_id)

@@ -26,9 +26,9 @@ static FIND: [PerPartition<String>; 2] = [
     PerPartition::new(|tables| find(tables, "unnest($1::text[]) v (value)")),
 ];
 
-fn find(Tables { record_refs, .. }: &Tables, targets: &str) -> String {
+fn find(Tables { record_refs, link_counts, .. }: &Tables, targets: &str) -> String {
     format!(
-        "SELECT v.value FROM {targets} WHERE NOT EXISTS (SELECT 1 FROM link_counts c \
+        "SELECT v.value FROM {targets} WHERE NOT EXISTS (SELECT 1 FROM {link_counts} c \
                  WHERE c.target = v.value AND c.collection_id = $2 AND c.path = '') \
              AND {}",
         has_many(record_refs)
@@ -59,9 +59,9 @@ static BEGIN: [PerPartition<String>; 2] = [
     }),
 ];
 
-fn begin(Tables { record_refs, .. }: &Tables, path: &str, paths: &str) -> String {
+fn begin(Tables { record_refs, link_counts, .. }: &Tables, path: &str, paths: &str) -> String {
     format!(
-        "INSERT INTO link_counts (target, collection_id, path, links, hidden) \
+        "INSERT INTO {link_counts} (target, collection_id, path, links, hidden) \
          SELECT $1, $2, {path}, count(*), count(d.id) FROM {record_refs} f \
              LEFT JOIN dids d ON d.id = f.did_id AND d.status <> 0 CROSS JOIN {paths} \
          WHERE f.target = $1 AND f.collection_id = $2 AND {IS_COMPLETE} \

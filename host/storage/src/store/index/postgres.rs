@@ -14,19 +14,20 @@ use std::collections::{HashMap, HashSet};
 
 use sqlx::PgConnection;
 
+use super::super::change_notes::{Action, Note};
 use super::super::counts::{AccountFlip, Changes, Counting as _};
 use super::super::error::is_bad_value;
 use super::super::fence::Fence;
 use super::super::lease::{TERM_SOURCE, Term};
-use super::super::partitions::{PerPartition, Tables};
+use super::super::partitions::{Partition, PerPartition, Tables};
 use super::super::{Postgres, StoreError};
 use super::plan::{DeleteRow, Key, Plan, Row};
-use super::remove::{self, REPORT_POSTGRES, RemovedRow};
+use super::remove::{self, RemovedRow, report_postgres};
 use super::repairs::{self, REQUEST_POSTGRES};
 use super::{ApplyReport, SET_CURSOR, future, hidden, purge};
 pub(in crate::store) use derived::REFS;
 pub(super) use derived::replace_refs;
-use derived::{Invalid, Refs};
+use derived::{INVALID, Invalid, Refs};
 
 /// The class of the advisory locks on repos.
 const REPO_LOCKS: i32 = 0x7265_706f;
@@ -75,13 +76,13 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
     let mut applied = plan.applied.clone();
     if !plan.accounts.is_empty() {
         tx.announce_counting().await?;
-        set_statuses(&mut tx, plan, &mut applied).await?;
+        set_statuses(&mut tx, plan, &db.ids.parts(), &mut applied).await?;
     }
     tx.begin_counting().await?;
     let mut changes = Changes::default();
     let (deleted, revs) = plan.accounts.deleted();
     if !deleted.is_empty() {
-        applied.purged += purge::postgres(&mut tx, &deleted, &revs, plan.now, &mut changes).await?;
+        applied.purged += purge::postgres(&mut tx, &db.ids, &deleted, &revs, plan.now, &mut changes).await?;
     }
     let visible = hidden::divert_postgres(&mut tx, plan, &mut changes, &mut applied).await?;
     let rows = visible.as_deref().unwrap_or(&plan.rows);
@@ -204,16 +205,22 @@ impl WrittenRow {
 }
 
 /// xmax is 0 in a row version that did not replace another.
-pub(in crate::store) static UPSERT: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
+///
+/// A node can insert rows of a shard only if they have their ids ([`reserve_ids`]). The joins are where `NOT EXISTS` might be: Citus
+/// plans no subqueries beside a function.
+pub(in crate::store) static UPSERT: PerPartition<String> = PerPartition::new(|tables| {
+    let Tables { records, tombstones, .. } = tables;
+    let id = if tables.in_shards() { "v.id" } else { "nextval('record_ids')" };
     format!(
         "INSERT INTO {records} AS r \
-         (collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record, record_text) \
-     SELECT v.collection_id, v.did_id, v.rkey, v.cid, v.cid_verified, v.rev, $8, $8, v.record::jsonb, v.record \
+         (id, collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record, record_text) \
+     SELECT {id}, v.collection_id, v.did_id, v.rkey, v.cid, v.cid_verified, v.rev, $8, $8, v.record::jsonb, v.record \
      FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bytea[], $5::boolean[], $6::bigint[], \
-         $7::text[]) AS v (collection_id, did_id, rkey, cid, cid_verified, rev, record) \
-     WHERE NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.collection_id = v.collection_id \
-         AND t.did_id = v.did_id AND t.rkey = v.rkey AND t.rev >= v.rev) \
-         AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = v.did_id AND t.rev >= v.rev) \
+         $7::text[], $9::bigint[]) AS v (collection_id, did_id, rkey, cid, cid_verified, rev, record, id) \
+         LEFT JOIN {tombstones} t ON t.collection_id = v.collection_id \
+             AND t.did_id = v.did_id AND t.rkey = v.rkey AND t.rev >= v.rev \
+         LEFT JOIN repo_tombstones o ON o.did_id = v.did_id AND o.rev >= v.rev \
+     WHERE t.rev IS NULL AND o.rev IS NULL \
      ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET cid = excluded.cid, \
          cid_verified = excluded.cid_verified, rev = excluded.rev, updated_at = excluded.updated_at, \
          record = excluded.record, record_text = excluded.record_text WHERE r.rev < excluded.rev \
@@ -228,6 +235,10 @@ async fn upsert(
     plan: &Plan<'_>,
 ) -> Result<Vec<WrittenRow>, sqlx::Error> {
     let Some(Row { partition, .. }) = rows.first() else { return Ok(Vec::new()) };
+    let ids = match partition {
+        Partition::Shard(_) => reserve_ids(conn, rows.len()).await?,
+        Partition::Whole | Partition::Numbered(_) => Vec::new(),
+    };
     sqlx::query_as(*UPSERT.of(*partition))
         .bind(rows.iter().map(|row| row.collection_id).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.did_id).collect::<Vec<_>>())
@@ -237,8 +248,15 @@ async fn upsert(
         .bind(rows.iter().map(|row| row.rev).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.text).collect::<Vec<_>>())
         .bind(plan.now)
+        .bind(ids)
         .fetch_all(conn)
         .await
+}
+
+/// Takes ids for new records.
+async fn reserve_ids(conn: &mut PgConnection, number: usize) -> Result<Vec<i64>, sqlx::Error> {
+    let sql = "SELECT nextval('record_ids') FROM generate_series(1, $1)";
+    sqlx::query_scalar(sql).bind(number as i64).fetch_all(conn).await
 }
 
 /// Upserts all rows that PostgreSQL can store: splits refused parts in half until only the bad rows are left.
@@ -281,7 +299,7 @@ async fn finish_upserts(
     applied: &mut ApplyReport,
 ) -> Result<(), sqlx::Error> {
     let Some(Row { partition, .. }) = rows.first() else { return Ok(()) };
-    let [delete_refs, insert_refs] = REFS.of(*partition);
+    let [delete_invalid, insert_invalid] = INVALID.of(*partition);
     for row in written {
         if row.inserted {
             changes.insert_record(row.collection_id, row.did_id);
@@ -293,11 +311,14 @@ async fn finish_upserts(
 
     let updated: Vec<i64> = written.iter().filter(|row| !row.inserted).map(|row| row.id).collect();
     if !updated.is_empty() {
-        changes.delete_links(sqlx::query_as(*delete_refs).bind(&updated).fetch_all(&mut *conn).await?);
-        let sql = "DELETE FROM invalid_records WHERE record_id = ANY($1)";
-        sqlx::query(sql).bind(updated).execute(&mut *conn).await?;
+        let links = sqlx::query_as(REFS.of(*partition)[0]).bind(&updated).fetch_all(&mut *conn).await?;
+        changes.delete_links(*partition, links);
+        sqlx::query(*delete_invalid).bind(updated).execute(&mut *conn).await?;
     }
 
+    if matches!(partition, Partition::Shard(_)) {
+        changes.notes.extend(notes(rows, written));
+    }
     let is_more = |row: &&Row<'_>| !row.record.refs.is_empty() || row.record.validity.reason().is_some();
     let with_more: HashMap<Key<'_>, &Row<'_>> =
         rows.iter().filter(is_more).map(|row| (row.key(), row)).collect();
@@ -308,8 +329,25 @@ async fn finish_upserts(
         invalid.push(row, written.id);
         refs.push(row.refs(), row.source(written.id));
     }
-    refs.insert(conn, insert_refs, changes).await?;
-    invalid.insert(conn).await
+    refs.insert(conn, *partition, changes).await?;
+    invalid.insert(conn, insert_invalid).await
+}
+
+/// The written rows, for subscriptions.
+fn notes(rows: &[Row<'_>], written: &[WrittenRow]) -> Vec<Note> {
+    let rows: HashMap<Key<'_>, &Row<'_>> = rows.iter().map(|row| (row.key(), row)).collect();
+    let note = |written: &WrittenRow| {
+        let row = rows.get(&written.key())?;
+        Some(Note {
+            collection_id: written.collection_id,
+            did_id: written.did_id,
+            rkey: written.rkey.clone(),
+            action: if written.inserted { Action::Created } else { Action::Updated },
+            cid: row.record.cid.map(|cid| cid.to_bytes().to_vec()),
+            text: row.record.text.clone(),
+        })
+    };
+    written.iter().filter_map(note).collect()
 }
 
 /// All parts of the statement see the table as it was before it. A tombstone is also written for a record that was never
@@ -317,22 +355,23 @@ async fn finish_upserts(
 ///
 /// Returns what was deleted, and a row of no collection with the number of tombstones.
 pub(in crate::store) static DELETE: PerPartition<String> = PerPartition::new(|tables| {
-    let Tables { records, .. } = tables;
+    let Tables { records, tombstones, .. } = tables;
     let older = "USING v WHERE r.collection_id = v.collection_id \
          AND r.did_id = v.did_id AND r.rkey = v.rkey AND r.rev < v.rev";
     format!(
         "WITH v AS MATERIALIZED (SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) \
          AS v (collection_id, did_id, rkey, rev)), \
      {}, \
-     tombs AS (INSERT INTO tombstones (collection_id, did_id, rkey, rev, deleted_at) \
+     tombs AS (INSERT INTO {tombstones} AS o (collection_id, did_id, rkey, rev, deleted_at) \
          SELECT v.collection_id, v.did_id, v.rkey, v.rev, $5 FROM v WHERE NOT EXISTS \
              (SELECT 1 FROM {records} r WHERE r.collection_id = v.collection_id AND r.did_id = v.did_id \
               AND r.rkey = v.rkey AND r.rev >= v.rev) \
              AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = v.did_id AND t.rev >= v.rev) \
          ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET rev = excluded.rev, \
-             deleted_at = excluded.deleted_at WHERE tombstones.rev < excluded.rev RETURNING 1) \
-     {REPORT_POSTGRES} UNION ALL SELECT NULL, NULL, count(*), NULL, NULL FROM tombs",
-        remove::postgres(tables, older)
+             deleted_at = excluded.deleted_at WHERE o.rev < excluded.rev RETURNING 1) \
+     {} UNION ALL SELECT NULL, NULL, count(*), NULL, NULL, NULL FROM tombs",
+        remove::postgres(tables, older),
+        report_postgres(tables)
     )
 });
 
@@ -354,7 +393,7 @@ async fn delete(
         .fetch_all(conn)
         .await?;
     let tombstones = remove::other_number(&removed);
-    applied.deleted += remove::note(removed, changes);
+    applied.deleted += remove::note(*partition, removed, changes);
     Ok(tombstones)
 }
 
@@ -363,23 +402,35 @@ async fn delete(
 async fn set_statuses(
     conn: &mut PgConnection,
     plan: &Plan<'_>,
+    parts: &[Partition],
     applied: &mut ApplyReport,
 ) -> Result<(), StoreError> {
     let (dids, statuses) = plan.accounts.statuses();
-    let sql = "WITH b AS MATERIALIZED (SELECT d.id, d.status, v.status AS new FROM UNNEST ($1::text[], $2::smallint[]) \
-                       AS v (did, status) JOIN dids d ON d.did = v.did \
-                   WHERE coalesce(d.network_status, d.status) <> v.status ORDER BY d.did FOR UPDATE OF d) \
-               UPDATE dids SET status = CASE WHEN network_status IS NULL THEN b.new ELSE dids.status END, \
-                   network_status = CASE WHEN network_status IS NOT NULL THEN b.new END, status_changed_at = $3 \
-               FROM b WHERE dids.id = b.id RETURNING dids.did, dids.id, b.status <> 0, dids.status <> 0";
-    let query = sqlx::query_as(sql).bind(dids).bind(statuses).bind(plan.now);
-    let changed: Vec<(String, i64, bool, bool)> = query.fetch_all(&mut *conn).await?;
-    let flip = |(_, id, was_hidden, is_hidden): &(String, i64, bool, bool)| {
-        AccountFlip::of(*id, *was_hidden, *is_hidden)
+    // Two statements: Citus can't pass what one part of a statement has locked to another.
+    let lock = "SELECT d.did, d.id, d.status <> 0, v.status FROM UNNEST ($1::text[], $2::smallint[]) AS v (did, status) \
+                    JOIN dids d ON d.did = v.did \
+                WHERE coalesce(d.network_status, d.status) <> v.status ORDER BY d.did FOR UPDATE OF d";
+    let query = sqlx::query_as(lock).bind(dids).bind(statuses);
+    let locked: Vec<(String, i64, bool, i16)> = query.fetch_all(&mut *conn).await?;
+    if locked.is_empty() {
+        applied.statuses = plan.accounts.changed(&[]);
+        return Ok(());
+    }
+    let update = "UPDATE dids SET status = CASE WHEN network_status IS NULL THEN v.status ELSE dids.status END, \
+                      network_status = CASE WHEN network_status IS NOT NULL THEN v.status END, status_changed_at = $3 \
+                  FROM UNNEST ($1::bigint[], $2::smallint[]) AS v (id, status) WHERE dids.id = v.id \
+                  RETURNING dids.id, dids.status <> 0";
+    let query = sqlx::query_as(update)
+        .bind(locked.iter().map(|(_, id, ..)| *id).collect::<Vec<_>>())
+        .bind(locked.iter().map(|(.., status)| *status).collect::<Vec<_>>())
+        .bind(plan.now);
+    let is_hidden: HashMap<i64, bool> = query.fetch_all(&mut *conn).await?.into_iter().collect();
+    let flip = |(_, id, was_hidden, _): &(String, i64, bool, i16)| {
+        AccountFlip::of(*id, *was_hidden, *is_hidden.get(id)?)
     };
-    let flips: Vec<AccountFlip> = changed.iter().filter_map(flip).collect();
-    conn.count_accounts(&flips).await?;
-    let dids: Vec<String> = changed.into_iter().map(|(did, ..)| did).collect();
+    let flips: Vec<AccountFlip> = locked.iter().filter_map(flip).collect();
+    conn.count_accounts(&flips, parts).await?;
+    let dids: Vec<String> = locked.into_iter().map(|(did, ..)| did).collect();
     applied.statuses = plan.accounts.changed(&dids);
     Ok(())
 }

@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use sqlx::{AssertSqlSafe, PgConnection, SqliteConnection};
 
 use super::AccountStatus;
-use super::remove::{self, FoundRow, REPORT_POSTGRES, RemovedRow};
+use super::remove::{self, FoundRow, RemovedRow, report_postgres};
 use super::take_out::without_text;
 use crate::store::counts::{Changes, Counting as _};
-use crate::store::intern::{self, Collection};
-use crate::store::partitions::{Partition, PerPartition, partition_number};
+use crate::store::intern::{self, Collection, Interner};
+use crate::store::partitions::{PerPartition, Tables, partition_number};
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, on};
 use belvedere_base::clock::Timestamp;
@@ -79,6 +79,7 @@ pub(super) async fn sqlite(
 /// Like [`sqlite`].
 pub(super) async fn postgres(
     conn: &mut PgConnection,
+    interner: &Interner,
     dids: &[&str],
     revs: &[i64],
     now: Timestamp,
@@ -104,24 +105,26 @@ pub(super) async fn postgres(
                   AND l.uri > 'at://' || d.did || '/' AND l.uri < 'at://' || d.did || '0'";
     let letters =
         "DELETE FROM dead_letters l USING dids d WHERE d.id = ANY($1) AND l.did = d.did COLLATE \"default\"";
-    let tombstones = "DELETE FROM tombstones o USING collections c, repo_tombstones t WHERE t.did_id = ANY($1) \
-                      AND o.collection_id = c.id AND o.did_id = t.did_id AND o.rev <= t.rev";
     let moderated = concat!(
         "UPDATE hidden_records h SET ",
         without_text!(),
         ", rev = t.rev FROM repo_tombstones t WHERE h.did_id = ANY($1) AND t.did_id = h.did_id AND h.rev <= t.rev"
     );
-    for sql in [labels, letters, tombstones, moderated] {
+    for sql in [labels, letters, moderated] {
         sqlx::query(sql).bind(&marked).execute(&mut *conn).await?;
+    }
+    for part in interner.parts() {
+        sqlx::query(*TOMBSTONES.of(part)).bind(&marked).execute(&mut *conn).await?;
     }
     let collections: Vec<(i32, i64)> = sqlx::query_as(COLLECTIONS).fetch_all(&mut *conn).await?;
     let mut purged = 0;
     for part in collections.chunk_by(|(a, _), (b, _)| a == b) {
-        let partition = Partition::of_number(part[0].0)?;
+        let (number, id) = part[0];
+        let partition = interner.collection(id, Some(number))?.partition;
         let ids: Vec<i64> = part.iter().map(|(_, id)| *id).collect();
         let query = sqlx::query_as(*RECORDS.of(partition)).bind(&marked).bind(ids);
         let removed: Vec<RemovedRow> = query.fetch_all(&mut *conn).await?;
-        purged += remove::note(removed, changes);
+        purged += remove::note(partition, removed, changes);
     }
     Ok(purged)
 }
@@ -138,7 +141,15 @@ const COLLECTIONS: &str = concat!(
 pub(in crate::store) static RECORDS: PerPartition<String> = PerPartition::new(|tables| {
     let of_accounts = "USING collections c, repo_tombstones t WHERE t.did_id = ANY($1) AND c.id = ANY($2) \
              AND r.collection_id = c.id AND r.did_id = t.did_id AND r.rev <= t.rev";
-    format!("WITH {} {REPORT_POSTGRES}", remove::postgres(tables, of_accounts))
+    format!("WITH {} {}", remove::postgres(tables, of_accounts), report_postgres(tables))
+});
+
+/// Deletes the tombstones of records of accounts, up to the rev of the account's.
+static TOMBSTONES: PerPartition<String> = PerPartition::new(|Tables { tombstones, .. }| {
+    format!(
+        "DELETE FROM {tombstones} o USING collections c, repo_tombstones t WHERE t.did_id = ANY($1) \
+         AND o.collection_id = c.id AND o.did_id = t.did_id AND o.rev <= t.rev"
+    )
 });
 
 /// Records of deleted accounts that are in memory at a time.
@@ -261,12 +272,17 @@ async fn delete_by_ids(db: &Db, collection: Collection, ids: &[i64]) -> Result<u
 
 /// Removes tombstones older than `before`, of records and of repos, at most `max` of each per call. Returns how many.
 pub async fn prune_tombstones(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
-    let records = "DELETE FROM tombstones WHERE (collection_id, did_id, rkey) IN \
-                   (SELECT collection_id, did_id, rkey FROM tombstones WHERE deleted_at < $1 LIMIT $2)";
+    static RECORDS: PerPartition<String> = PerPartition::new(|Tables { tombstones, .. }| {
+        format!(
+            "DELETE FROM {tombstones} WHERE (collection_id, did_id, rkey) IN \
+             (SELECT collection_id, did_id, rkey FROM {tombstones} WHERE deleted_at < $1 LIMIT $2)"
+        )
+    });
     let repos = "DELETE FROM repo_tombstones WHERE did_id IN \
                  (SELECT did_id FROM repo_tombstones WHERE deleted_at < $1 LIMIT $2)";
     let mut pruned = 0;
-    for sql in [repos, records] {
+    let records = db.ids().parts().into_iter().map(|part| *RECORDS.of(part));
+    for sql in std::iter::once(repos).chain(records) {
         pruned += on!(db, writer, |pool| {
             sqlx::query(sql).bind(before).bind(i64::from(max)).execute(pool).await?.rows_affected()
         });

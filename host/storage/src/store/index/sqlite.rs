@@ -18,6 +18,7 @@ use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
 use super::super::counts::{AccountFlip, Changes, Counting as _};
+use super::super::partitions::Partition;
 use super::super::{Sqlite, StoreError};
 use super::plan::{DeleteRow, Plan, Row};
 use super::remove::{self, FoundRow};
@@ -380,7 +381,7 @@ async fn set_statuses(
         AccountFlip::of(*id, before.get(id).copied().unwrap_or_default(), *is_hidden)
     };
     let flips: Vec<AccountFlip> = changed.iter().filter_map(flip).collect();
-    conn.count_accounts(&flips).await?;
+    conn.count_accounts(&flips, &[Partition::Whole]).await?;
     let dids: Vec<String> = changed.into_iter().map(|(did, ..)| did).collect();
     applied.statuses = plan.accounts.changed(&dids);
     Ok(())

@@ -4,7 +4,7 @@ use sqlx::{PgConnection, SqliteConnection};
 
 use super::StoreError;
 use super::plan::Key;
-use super::remove::{self, FoundRow, REPORT_POSTGRES, RemovedRow};
+use super::remove::{self, FoundRow, RemovedRow, report_postgres};
 use crate::store::counts::Changes;
 use crate::store::partitions::{Partition, PerPartition, Tables};
 
@@ -23,18 +23,18 @@ static SQLITE: PerPartition<[String; 2]> = PerPartition::new(|tables| {
     [copy(tables, "r.record"), find]
 });
 static POSTGRES: PerPartition<[String; 2]> = PerPartition::new(|tables| {
-    let delete = format!("WITH {} {REPORT_POSTGRES}", remove::postgres(tables, OF_KEY));
+    let delete = format!("WITH {} {}", remove::postgres(tables, OF_KEY), report_postgres(tables));
     [copy(tables, "coalesce(r.record_text, r.record::text)"), delete]
 });
 
 const OF_KEY: &str = "WHERE r.collection_id = $1 AND r.did_id = $2 AND r.rkey = $3";
 
-fn copy(Tables { records, .. }: &Tables, text: &str) -> String {
+fn copy(Tables { records, invalid_records, .. }: &Tables, text: &str) -> String {
     format!(
         "INSERT INTO hidden_records (collection_id, did_id, rkey, is_readable, cid, cid_verified, rev, indexed_at, \
              updated_at, record, invalid_reason) \
          SELECT r.collection_id, r.did_id, r.rkey, FALSE, r.cid, r.cid_verified, r.rev, r.indexed_at, r.updated_at, \
-             {text}, (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id) FROM {records} r {OF_KEY} \
+             {text}, (SELECT i.reason FROM {invalid_records} i WHERE i.record_id = r.id) FROM {records} r {OF_KEY} \
          ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET cid = excluded.cid, \
              cid_verified = excluded.cid_verified, rev = excluded.rev, updated_at = excluded.updated_at, \
              record = excluded.record, invalid_reason = excluded.invalid_reason \
@@ -68,6 +68,6 @@ pub(super) async fn postgres(
     sqlx::query(*copy).bind(key.0).bind(key.1).bind(key.2).execute(&mut *conn).await?;
     let query = sqlx::query_as(*delete).bind(key.0).bind(key.1).bind(key.2);
     let removed: Vec<RemovedRow> = query.fetch_all(conn).await?;
-    remove::note(removed, changes);
+    remove::note(partition, removed, changes);
     Ok(())
 }

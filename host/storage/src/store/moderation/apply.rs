@@ -74,13 +74,13 @@ const LOCK_STATUS: &str = "UPDATE dids SET status = status WHERE id = $1 RETURNI
 
 /// Changes the status of an account by a statement, and counts its records.
 macro_rules! set_status {
-    ($tx:ident, $did_id:expr, $statement:expr) => {
+    ($db:ident, $tx:ident, $did_id:expr, $statement:expr) => {
         $tx.announce_counting().await?;
         let was_hidden = sqlx::query_scalar(LOCK_STATUS).bind($did_id).fetch_one(&mut *$tx).await?;
         $statement.execute(&mut *$tx).await?;
         let is_hidden = sqlx::query_scalar(IS_HIDDEN).bind($did_id).fetch_one(&mut *$tx).await?;
         let flip = AccountFlip::of($did_id, was_hidden, is_hidden);
-        $tx.count_accounts(flip.as_slice()).await?;
+        $tx.count_accounts(flip.as_slice(), &$db.ids().parts()).await?;
         $tx.count(Changes::default()).await?;
     };
 }
@@ -121,6 +121,7 @@ pub async fn moderate(db: &Db, decision: &Decision, now: Timestamp) -> Result<Mo
         } else {
             let status = if decision.action == Action::Hide { HIDDEN_HERE } else { TAKEN_DOWN_HERE };
             set_status!(
+                db,
                 tx,
                 target.did_id,
                 sqlx::query(SET_STATUS).bind(target.did_id).bind(status).bind(now)
@@ -166,7 +167,7 @@ pub async fn lift(
             tx.restore(record, now, &mut changes).await?;
             tx.count(changes).await?;
         } else {
-            set_status!(tx, target.did_id, sqlx::query(RESET_STATUS).bind(target.did_id).bind(now));
+            set_status!(db, tx, target.did_id, sqlx::query(RESET_STATUS).bind(target.did_id).bind(now));
         }
         tx.commit().await?;
         Ok(Some(Lifted { row, was_active: true }))

@@ -24,6 +24,7 @@ use super::resources::Resources;
 use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql::role::{Role, RoleError, ScriptRole};
 use super::script_sql::{self, ScriptIsolation, ScriptSqlError};
+use super::shards;
 use belvedere_web::fair_share::FairPool;
 
 /// The name of this server's sessions in `pg_stat_activity`.
@@ -98,6 +99,7 @@ impl Postgres {
             .connect_with(options)
             .await?;
         let database: String = sqlx::query_scalar("SELECT current_database()::text").fetch_one(&pool).await?;
+        let in_shards: bool = sqlx::query_scalar(shards::IS_DISTRIBUTED).fetch_one(&pool).await?;
         let script_role = Role::of(scripts, &database, &own_options);
         let role = script_role.as_ref().ok().and_then(Option::as_ref);
         let script_sql = Arc::new(script_sql::Connections::new(&own_options, role));
@@ -115,7 +117,7 @@ impl Postgres {
             fence: None,
             replicas: None,
             connections,
-            ids: Arc::new(resources.interner()),
+            ids: Arc::new(resources.interner(in_shards)),
             fields: Arc::default(),
         })
     }

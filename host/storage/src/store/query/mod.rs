@@ -155,7 +155,7 @@ pub async fn explain(db: &Db, query: &Query, tenant: &Tenant) -> Result<String, 
 
 /// The cost of a query whose other conditions leave few records out than the one on the validity and those for hidden records.
 async fn cost(db: &Db, query: &Query, collection: Collection) -> Result<ReadCost, StoreError> {
-    let scans = query.valid.is_some() && !invalid::are_few(db, collection.id).await?;
+    let scans = query.valid.is_some() && !invalid::are_few(db, collection).await?;
     Ok(ReadCost::of(&query.narrow.hidden).or_many(scans))
 }
 

@@ -17,8 +17,7 @@ use crate::store::intern::{self, Collection};
 use crate::store::records::{PartialRow, RecordRow};
 use crate::store::scans::SCAN_TIME_LIMIT;
 use crate::store::select::{
-    Among, By, Dialect, IS_VALID, PostgresDialect, Select, Sql, SqliteDialect, Value, bound, direction_words,
-    hidden,
+    Among, By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Value, bound, direction_words, hidden,
 };
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError};
@@ -153,7 +152,8 @@ fn write_list<D: Dialect>(query: &Query, collection: Collection, sql: &mut Sql) 
         format!(" AND (r.indexed_at, r.id) {than} ({time}, {id})")
     });
     let hidden = hidden::<D>(sql, &query.collection, &query.narrow.hidden, "a.did");
-    let valid = if query.valid == Some(true) { IS_VALID } else { "" };
+    let valid =
+        if query.valid == Some(true) { collection.partition.tables().and_valid() } else { String::new() };
     format!(
         "r.collection_id = {id} AND r.did_id = a.id{after}{hidden}{valid} \
          ORDER BY r.indexed_at {direction}, r.id {direction} LIMIT 1"

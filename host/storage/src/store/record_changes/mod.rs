@@ -12,30 +12,9 @@ use belvedere_protocol::atproto::Nsid;
 
 use super::{Db, StoreError, intern, on};
 
+pub use super::change_notes::{Action, NOTIFICATION};
 pub use triggers::follow;
 pub use watched::{forget, watch, watched_since};
-
-/// The notification by which the database announces changes, from `0084_record_changes.sql`.
-pub const NOTIFICATION: &str = "record-changes";
-
-/// The kind of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    Created,
-    Updated,
-    Deleted,
-}
-
-impl Action {
-    /// The word for it in events of records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Created => "create",
-            Self::Updated => "update",
-            Self::Deleted => "delete",
-        }
-    }
-}
 
 /// A change of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]

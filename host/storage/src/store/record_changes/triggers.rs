@@ -7,6 +7,7 @@ use sqlx::AssertSqlSafe;
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Nsid;
 
+use crate::store::counts::postgres::LOCK;
 use crate::store::{Db, Postgres, Sqlite, StoreError, intern, on};
 
 /// Attempts to lock the tables of records on PostgreSQL. Writes that begin meanwhile wait behind each.
@@ -61,6 +62,7 @@ pub async fn follow(db: &Db, watched_since: Timestamp) -> Result<(), StoreError>
     }
     match db {
         Db::Sqlite(db) => sqlite(db, watched_since).await,
+        Db::Postgres(db) if db.ids.in_shards() => in_shards(db, watched_since).await,
         Db::Postgres(db) => {
             let mut attempt = 1;
             loop {
@@ -175,6 +177,28 @@ async fn postgres(db: &Postgres, watched_since: Timestamp) -> Result<(), StoreEr
             sqlx::query(AssertSqlSafe(sql)).execute(&mut *tx).await?;
         }
     }
+    tx.commit().await?;
+    Ok(())
+}
+
+/// In shards writers note the changes, of the collections in a table ([`change_notes`](crate::store::change_notes)).
+async fn in_shards(db: &Postgres, watched_since: Timestamp) -> Result<(), StoreError> {
+    let wanted =
+        |rows: Vec<(i64, i64)>| rows.into_iter().map(|(id, shown)| (id, shown == 1)).collect::<Vec<_>>();
+    let present = "SELECT collection_id, is_shown FROM followed_collections ORDER BY collection_id";
+    let found: Vec<(i64, bool)> = sqlx::query_as(present).fetch_all(db.reader()).await?;
+    let rows = sqlx::query_as(FOLLOWED).bind(watched_since).fetch_all(db.reader()).await?;
+    if wanted(rows) == found {
+        return Ok(());
+    }
+    let mut tx = db.writer().begin().await?;
+    // Waits for the transactions that write records, and keeps others from beginning.
+    sqlx::query(LOCK).execute(&mut *tx).await?;
+    let rows = sqlx::query_as(FOLLOWED).bind(watched_since).fetch_all(&mut *tx).await?;
+    let (ids, shown): (Vec<i64>, Vec<bool>) = wanted(rows).into_iter().unzip();
+    sqlx::query("DELETE FROM followed_collections").execute(&mut *tx).await?;
+    let insert = "INSERT INTO followed_collections (collection_id, is_shown) SELECT * FROM UNNEST ($1::bigint[], $2::boolean[])";
+    sqlx::query(insert).bind(ids).bind(shown).execute(&mut *tx).await?;
     tx.commit().await?;
     Ok(())
 }

@@ -2,8 +2,6 @@
 //! referring record, and ids rise with each record that is created, so the newest backlinks are read in order without a
 //! sort.
 
-use std::sync::LazyLock;
-
 use bytes::Bytes;
 use sqlx::Row;
 
@@ -12,6 +10,7 @@ use belvedere_protocol::atproto::Nsid;
 use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
+use super::super::partitions::{PerPartition, Tables};
 use super::super::read_cost::ReadCost;
 use super::super::select::{By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound};
 use super::super::types::to_json_text;
@@ -112,11 +111,11 @@ where
 }
 
 /// The targets, of a collection, that have few of many links at a path. On SQLite and on PostgreSQL.
-static COUNT_RARE: LazyLock<[String; 2]> = LazyLock::new(|| {
+static COUNT_RARE: PerPartition<[String; 2]> = PerPartition::new(|Tables { link_counts, .. }| {
     ["SELECT value FROM json_each($1)", "SELECT jsonb_array_elements_text($1::text::jsonb)"].map(|targets| {
         format!(
             "SELECT count(*) FROM (SELECT coalesce(max(CASE WHEN path = '' THEN links END), 0) AS links, \
-                 coalesce(max(CASE WHEN path <> '' THEN links END), 0) AS of_path FROM link_counts \
+                 coalesce(max(CASE WHEN path <> '' THEN links END), 0) AS of_path FROM {link_counts} \
              WHERE collection_id = $2 AND path IN ('', $3) AND target IN ({targets}) GROUP BY target) t \
              WHERE of_path * {RARE} < links"
         )
@@ -146,8 +145,8 @@ async fn is_rare(
     targets: &[String],
 ) -> Result<bool, StoreError> {
     let sql: &'static str = match db {
-        Db::Sqlite(_) => &COUNT_RARE[0],
-        Db::Postgres(_) => &COUNT_RARE[1],
+        Db::Sqlite(_) => COUNT_RARE.of(collection.partition)[0],
+        Db::Postgres(_) => COUNT_RARE.of(collection.partition)[1],
     };
     let targets = to_json_text(targets);
     let rare: i64 = hot!(db, |pool| {

@@ -12,7 +12,7 @@ use super::super::read_cost::ReadCost;
 #[cfg(test)]
 use super::super::select::plan;
 use super::super::select::{
-    By, Columns, Dialect, IS_VALID, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound, hidden,
+    By, Columns, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound, hidden,
 };
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError};
@@ -78,6 +78,7 @@ fn sqlite(below: &Below, collection: Collection, targets: &[String]) -> Sql {
     let Below { links, limit, hidden: left_out } = below;
     let mut sql = Sql::new();
     let targets = sql.bind(Value::Text(to_json_text(targets)));
+    let valid = collection.partition.tables().and_valid();
     let collection = sql.bind(Value::Integer(collection.id));
     let at_path = links.path.as_ref().map_or_else(String::new, |path| {
         let path = sql.bind(Value::Text(path.clone())).to_string();
@@ -90,7 +91,7 @@ fn sqlite(below: &Below, collection: Collection, targets: &[String]) -> Sql {
         "SELECT group_concat(p, ''), group_concat(target, ' ') FROM (SELECT {columns}, v.key AS target \
          FROM json_each({targets}) v CROSS JOIN record_refs f CROSS JOIN records r CROSS JOIN dids d \
          WHERE f.target = v.value AND f.collection_id = {collection}{at_path} AND r.id = f.record_id \
-             AND d.id = r.did_id AND d.status = 0{hidden}{IS_VALID} LIMIT {limit})"
+             AND d.id = r.did_id AND d.status = 0{hidden}{valid} LIMIT {limit})"
     ));
     sql
 }

@@ -64,9 +64,9 @@ pub struct CollectionCount {
 
 /// The invalid records of visible accounts. Reads no others.
 pub(in crate::store) static COUNT_INVALID: PerPartition<String> = PerPartition::new(
-    |Tables { records, .. }| {
+    |Tables { records, invalid_records, .. }| {
         format!(
-            "SELECT count(*) FROM invalid_records i CROSS JOIN {records} r CROSS JOIN dids d \
+            "SELECT count(*) FROM {invalid_records} i CROSS JOIN {records} r CROSS JOIN dids d \
      WHERE i.collection_id = $1 AND r.collection_id = $1 AND r.id = i.record_id AND d.id = r.did_id AND d.status = 0"
         )
     },

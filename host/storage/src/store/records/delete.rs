@@ -4,7 +4,7 @@ use belvedere_protocol::atproto::{Nsid, RecordUri};
 
 use super::super::counts::{Changes, Counting as _};
 use super::super::index::moderated::Moderation as _;
-use super::super::index::remove::{self, FoundRow, REPORT_POSTGRES, RemovedRow};
+use super::super::index::remove::{self, FoundRow, RemovedRow, report_postgres};
 use super::super::index::take_out::without_text;
 use super::super::intern::{self, Collection};
 use super::super::partitions::PerPartition;
@@ -15,7 +15,7 @@ const FIND_ONE_SQLITE: &str = "SELECT r.id, r.collection_id, r.did_id FROM recor
 pub(in crate::store) static DELETE_ONE_POSTGRES: PerPartition<String> = PerPartition::new(|tables| {
     let of_uri =
         "WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2) AND r.rkey = $3";
-    format!("WITH {} {REPORT_POSTGRES}", remove::postgres(tables, of_uri))
+    format!("WITH {} {}", remove::postgres(tables, of_uri), report_postgres(tables))
 });
 
 /// Removes one record, visible or not, and its references. Leaves no tombstone: a later frame of the stream or a
@@ -41,7 +41,7 @@ pub async fn delete(db: &Db, uri: &RecordUri) -> Result<bool, StoreError> {
             let query = sqlx::query_as(*DELETE_ONE_POSTGRES.of(collection.partition)).bind(collection.id);
             let query = query.bind(uri.did.as_str()).bind(uri.rkey.as_str());
             let removed: Vec<RemovedRow> = query.fetch_all(&mut *tx).await?;
-            let deleted = remove::note(removed, &mut changes);
+            let deleted = remove::note(collection.partition, removed, &mut changes);
             tx.count(changes).await?;
             tx.commit().await?;
             deleted

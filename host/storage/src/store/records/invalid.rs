@@ -1,6 +1,6 @@
 //! Records that their lexicon rejects: reading records to validate them again, and replacing what was found before.
 
-use super::super::intern;
+use super::super::intern::{self, Collection};
 use super::super::partitions::{PerPartition, Tables};
 use super::super::select::{Accounts, Columns, Select};
 use super::super::{Db, StoreError, hot, on};
@@ -14,10 +14,13 @@ use belvedere_protocol::atproto::Nsid;
 pub(in crate::store) const FEW: i64 = 2_000;
 
 /// Whether a collection has at most [`FEW`] invalid records.
-pub(in crate::store) async fn are_few(db: &Db, collection: i64) -> Result<bool, StoreError> {
-    let sql = "SELECT count(*) FROM (SELECT 1 FROM invalid_records WHERE collection_id = $1 LIMIT $2) i";
+pub(in crate::store) async fn are_few(db: &Db, collection: Collection) -> Result<bool, StoreError> {
+    static COUNT: PerPartition<String> = PerPartition::new(|Tables { invalid_records, .. }| {
+        format!("SELECT count(*) FROM (SELECT 1 FROM {invalid_records} WHERE collection_id = $1 LIMIT $2) i")
+    });
+    let sql = *COUNT.of(collection.partition);
     let count: i64 =
-        hot!(db, |pool| sqlx::query_scalar(sql).bind(collection).bind(FEW + 1).fetch_one(pool).await)?;
+        hot!(db, |pool| sqlx::query_scalar(sql).bind(collection.id).bind(FEW + 1).fetch_one(pool).await)?;
     Ok(count <= FEW)
 }
 
@@ -52,14 +55,14 @@ pub struct Verdict {
 }
 
 /// Notes that a record is valid, and that it is not, unless it was changed.
-static SET: PerPartition<[String; 2]> = PerPartition::new(|Tables { records, .. }| {
+static SET: PerPartition<[String; 2]> = PerPartition::new(|Tables { records, invalid_records, .. }| {
     [
         format!(
-            "DELETE FROM invalid_records WHERE record_id = $1 \
+            "DELETE FROM {invalid_records} WHERE record_id = $1 \
      AND EXISTS (SELECT 1 FROM {records} r WHERE r.id = $1 AND r.updated_at = $2 AND r.collection_id = $3)"
         ),
         format!(
-            "INSERT INTO invalid_records (record_id, collection_id, reason) \
+            "INSERT INTO {invalid_records} (record_id, collection_id, reason) \
      SELECT r.id, r.collection_id, $4 FROM {records} r \
      WHERE r.id = $1 AND r.updated_at = $2 AND r.collection_id = $3 \
      ON CONFLICT (record_id) DO UPDATE SET reason = excluded.reason"

@@ -16,7 +16,7 @@ use crate::query::Links;
 /// The accounts are one packed text.
 ///
 /// `$1`: the collection. `$2`: the account. `$3`: the path, or empty. `$4`: the limit.
-fn sql<D: Dialect>(Tables { records, record_refs }: &Tables) -> String {
+fn sql<D: Dialect>(Tables { records, record_refs, .. }: &Tables) -> String {
     format!(
         "SELECT string_agg(target || ' ', '') FROM (SELECT f.target FROM (SELECT r.id, r.indexed_at FROM {records} r \
              WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2 AND status = 0) \

@@ -31,9 +31,12 @@ pub(super) fn account(Tables { records, .. }: &Tables, collection: &str) -> Stri
     )
 }
 
-/// Whether triggers count the target `v.value`.
-const IS_COUNTED: &str =
-    "EXISTS (SELECT 1 FROM link_counts c WHERE c.target = v.value AND c.collection_id = $2 AND c.path = '')";
+/// Whether writers count the target `v.value`.
+fn is_counted(Tables { link_counts, .. }: &Tables) -> String {
+    format!(
+        "EXISTS (SELECT 1 FROM {link_counts} c WHERE c.target = v.value AND c.collection_id = $2 AND c.path = '')"
+    )
+}
 
 const SQLITE_TARGETS: &str = "json_each($1) v";
 const POSTGRES_TARGETS: &str = "unnest($1::text[]) WITH ORDINALITY v (value, key)";
@@ -52,21 +55,21 @@ const PAIR: i64 = MANY + 1;
 /// The first links of a target are looked at once: for how many they are, and how many of them are visible. Most targets have no
 /// more.
 fn count_sql<D: Dialect>(tables: &Tables, targets: &str, few: Few) -> String {
-    let refs = &tables.record_refs;
+    let (refs, counts, is_counted) = (&tables.record_refs, &tables.link_counts, is_counted(tables));
     let is_shown = format!("{} AND {}", at_path::<D>(), is_visible(&account(tables, "$2")));
     let (is_shown_early, few) = match few {
         Few::Counted => (is_shown.as_str(), format!("t.early < {MANY} * {PAIR} THEN t.early % {PAIR}")),
         Few::LeftOut => ("FALSE", "t.kind = 'few' THEN 0".to_owned()),
     };
     format!(
-        "WITH e AS MATERIALIZED (SELECT v.key, v.value, CASE WHEN {IS_COUNTED} THEN -1 ELSE \
+        "WITH e AS MATERIALIZED (SELECT v.key, v.value, CASE WHEN {is_counted} THEN -1 ELSE \
              (SELECT count(*) * {PAIR} + coalesce(sum(CASE WHEN {is_shown_early} THEN 1 ELSE 0 END), 0) \
                  FROM (SELECT f.record_id, f.did_id, f.paths FROM {refs} f \
                      WHERE f.target = v.value AND f.collection_id = $2 LIMIT {MANY}) f) END AS early FROM {targets}), \
          t AS (SELECT e.*, CASE WHEN early < 0 THEN 'counted' WHEN early >= {MANY} * {PAIR} AND {IS_COMPLETE} THEN 'many' \
              ELSE 'few' END AS kind FROM e) \
          SELECT string_agg(links || ' ' || kind || ' ', '') FROM (\
-             SELECT t.kind, CASE WHEN t.kind = 'counted' THEN coalesce((SELECT c.links - c.hidden FROM link_counts c \
+             SELECT t.kind, CASE WHEN t.kind = 'counted' THEN coalesce((SELECT c.links - c.hidden FROM {counts} c \
                      WHERE c.target = t.value AND c.collection_id = $2 AND c.path = $3), 0) \
                  WHEN {few} ELSE (SELECT count(*) FROM {refs} f \
                      WHERE f.target = t.value AND f.collection_id = $2 AND {is_shown}) END AS links \
@@ -86,10 +89,10 @@ static COUNT_WITHOUT_FEW: [PerPartition<String>; 2] = [
 
 /// The links of a target with few are looked through. Those of a target with many are found among the records of the account.
 fn of_account_sql<D: Dialect>(tables: &Tables, targets: &str) -> String {
-    let Tables { records, record_refs } = tables;
-    let (account, at_path) = (account(tables, "$2"), at_path::<D>());
+    let Tables { records, record_refs, .. } = tables;
+    let (account, at_path, is_counted) = (account(tables, "$2"), at_path::<D>(), is_counted(tables));
     format!(
-        "WITH t AS MATERIALIZED (SELECT v.key, v.value, {IS_COUNTED} AS is_counted FROM {targets}), \
+        "WITH t AS MATERIALIZED (SELECT v.key, v.value, {is_counted} AS is_counted FROM {targets}), \
          a AS MATERIALIZED (SELECT id FROM dids WHERE did = $4 AND status = 0), \
          own AS MATERIALIZED (SELECT f.target, max(f.record_id) AS id FROM a CROSS JOIN {records} r CROSS JOIN {record_refs} f \
              WHERE EXISTS (SELECT 1 FROM t WHERE t.is_counted) AND r.collection_id = $2 AND r.did_id = a.id \
@@ -190,14 +193,17 @@ pub async fn of_account(
 const MANY_RECORDS: i64 = 5_000;
 
 /// Whether a target has many links and the account many records.
-static PASSES_OVER_MANY: PerPartition<[String; 2]> = PerPartition::new(|Tables { records, .. }| {
-    [SQLITE_TARGETS, "unnest($1::text[]) v (value)"].map(|targets| {
+static PASSES_OVER_MANY: PerPartition<[String; 2]> = PerPartition::new(
+    |tables @ Tables { records, .. }| {
+        let is_counted = is_counted(tables);
+        [SQLITE_TARGETS, "unnest($1::text[]) v (value)"].map(|targets| {
         format!(
-            "SELECT EXISTS (SELECT 1 FROM {targets} WHERE {IS_COUNTED}) AND (SELECT count(*) FROM (SELECT 1 FROM {records} \
+            "SELECT EXISTS (SELECT 1 FROM {targets} WHERE {is_counted}) AND (SELECT count(*) FROM (SELECT 1 FROM {records} \
                  WHERE collection_id = $2 AND did_id = (SELECT id FROM dids WHERE did = $3) LIMIT {MANY_RECORDS}) own) = {MANY_RECORDS}"
         )
     })
-});
+    },
+);
 
 async fn passes_over_many(
     db: &Db,

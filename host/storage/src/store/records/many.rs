@@ -6,29 +6,31 @@ use sqlx::Row as _;
 
 use super::super::intern::{self, Collection};
 use super::super::partitions::{Partition, PerPartition, Tables};
-use super::super::select::{Columns, Dialect, PostgresDialect, SqliteDialect};
+use super::super::select::{Columns, Dialect, PostgresDialect, SqliteDialect, full};
 use super::super::{Db, StoreError};
 use super::{FullRecordRow, Page, PartialRow, RawRow, RecordRow, Room, complete, unjoined};
 use belvedere_protocol::atproto::{Nsid, RecordUri, Tid};
 
-static SQLITE: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
+static SQLITE: PerPartition<String> = PerPartition::new(|tables @ Tables { records, .. }| {
     format!(
-        "SELECT {}, r.collection_id FROM json_each($1) v CROSS JOIN dids d CROSS JOIN {records} r \
+        "SELECT {}, {}, r.collection_id FROM json_each($1) v CROSS JOIN dids d CROSS JOIN {records} r \
          WHERE d.did = v.value ->> 1 AND d.status = 0 AND r.collection_id = v.value ->> 0 AND r.did_id = d.id \
              AND r.rkey = v.value ->> 2",
-        SqliteDialect::columns(Columns::Full)
+        SqliteDialect::columns(Columns::Full),
+        full(tables)
     )
 });
 
 /// For records of collections in one partition.
 pub(in crate::store) static POSTGRES: PerPartition<String> = PerPartition::new(
-    |Tables { records, .. }| {
+    |tables @ Tables { records, .. }| {
         format!(
-            "SELECT {}, r.collection_id FROM unnest($1::bigint[], $2::text[], $3::text[]) AS v (collection_id, did, rkey) \
+            "SELECT {}, {}, r.collection_id FROM unnest($1::bigint[], $2::text[], $3::text[]) AS v (collection_id, did, rkey) \
          CROSS JOIN LATERAL (SELECT id FROM dids WHERE dids.did = v.did AND status = 0 LIMIT 1) d \
          CROSS JOIN LATERAL (SELECT * FROM {records} o WHERE o.collection_id = v.collection_id \
              AND o.did_id = d.id AND o.rkey = v.rkey LIMIT 1) r",
-            PostgresDialect::columns(Columns::Full)
+            PostgresDialect::columns(Columns::Full),
+            full(tables)
         )
     },
 );
@@ -66,7 +68,7 @@ pub async fn get_many_full(
             let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
             let keys = serde_json::to_string(&keys).map_err(|e| StoreError::Corrupt(e.to_string()))?;
             let rows =
-                sqlx::query(*SQLITE.of(Partition::WHOLE)).bind(keys).fetch_all(db.read_pool.reads()).await?;
+                sqlx::query(*SQLITE.of(Partition::Whole)).bind(keys).fetch_all(db.read_pool.reads()).await?;
             rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION_COLUMN)?, row)).collect()
         }
         Db::Postgres(db) => {
@@ -109,14 +111,15 @@ fn row_of<R: RawRow>(
     row.raw_full((*collections.get(&id).ok_or_else(unknown)?).clone())
 }
 
-pub(in crate::store) static LATEST_REV: PerPartition<String> =
-    PerPartition::new(|Tables { records, .. }| {
+pub(in crate::store) static LATEST_REV: PerPartition<String> = PerPartition::new(
+    |Tables { records, tombstones, .. }| {
         let of = "WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) AND rkey = $3";
         format!(
-            "SELECT max(rev) FROM (SELECT rev FROM {records} {of} UNION ALL SELECT rev FROM tombstones {of} \
+            "SELECT max(rev) FROM (SELECT rev FROM {records} {of} UNION ALL SELECT rev FROM {tombstones} {of} \
              UNION ALL SELECT rev FROM hidden_records {of}) AS revs"
         )
-    });
+    },
+);
 
 /// The greatest `rev` of a record in the index, visible or not, or of its tombstone.
 pub async fn latest_rev(db: &Db, uri: &RecordUri) -> Result<Option<u64>, StoreError> {

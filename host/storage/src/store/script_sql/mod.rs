@@ -121,6 +121,12 @@ pub enum ScriptSqlError {
          docs/operations.md, Database rights"
     )]
     RoleError(RoleError),
+    /// Nodes of a cluster know no views: they would let the role read the tables themselves.
+    #[error(
+        "db.raw can't read the index of a database in shards under a role of its own: use db.query, or ask the operator for \
+         SCRIPT_SQL=guarded (docs/scaling.md)"
+    )]
+    InShards,
     #[error(transparent)]
     Store(StoreError),
 }
@@ -237,7 +243,15 @@ async fn execute(
     match db {
         Db::Sqlite(db) => sqlite::run(&db.script_sql, parsed, params, time_limit).await,
         Db::Postgres(db) => {
-            postgres::run(&db.script_sql, sql, parsed, params, &db.script_role, time_limit).await
+            let ran = postgres::run(&db.script_sql, sql, parsed, params, &db.script_role, time_limit).await;
+            match ran {
+                Err(ScriptSqlError::Database(message))
+                    if db.ids.in_shards() && message.starts_with("permission denied for table ") =>
+                {
+                    Err(ScriptSqlError::InShards)
+                }
+                ran => ran,
+            }
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use crate::store::partitions::Tables;
+
 /// Largest size of a record that is returned with its row, in bytes. A page and the row after it stay within
 /// [`PAGE_BYTES`](crate::store::records::PAGE_BYTES).
 pub(in crate::store) const INLINE_BYTES: usize = 10_240;
@@ -15,7 +17,7 @@ pub(in crate::store) enum Columns {
     PackedWithoutCid,
     /// The columns of a row.
     Row,
-    /// Also those that only the admin API shows.
+    /// The columns of a row, before those that only the admin API shows ([`full`]).
     Full,
     /// The columns of a row with a record of any size.
     Whole,
@@ -24,8 +26,12 @@ pub(in crate::store) enum Columns {
 /// The text of a record on PostgreSQL, whatever its size.
 pub(in crate::store) const WHOLE_TEXT: &str = "coalesce(r.record_text, r.record::text)";
 
-const FULL: &str =
-    "r.cid_verified, r.updated_at, (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id)";
+/// The columns that follow those of a row for the admin API.
+pub(in crate::store) fn full(Tables { invalid_records, .. }: &Tables) -> String {
+    format!(
+        "r.cid_verified, r.updated_at, (SELECT i.reason FROM {invalid_records} i WHERE i.record_id = r.id)"
+    )
+}
 
 impl Columns {
     pub(super) fn is_packed(self) -> bool {
@@ -36,7 +42,7 @@ impl Columns {
 /// The texts of all [`Columns`], in their order. `packed`: those with and without a CID, if the database packs rows.
 fn texts(packed: Option<[String; 2]>, row: String, whole: String) -> [String; 5] {
     let [packed, without_cid] = packed.unwrap_or_else(|| [row.clone(), row.clone()]);
-    [packed, without_cid, row.clone(), format!("{row}, {FULL}"), whole]
+    [packed, without_cid, row.clone(), row, whole]
 }
 
 /// SQLite knows the size of a text without reading it.

@@ -8,11 +8,6 @@ use belvedere_protocol::atproto::{Did, Nsid};
 
 use super::{Among, Dialect, Select, Sql, Value};
 
-/// The condition that leaves invalid records `r` out, after an AND. Not EXISTS, which PostgreSQL may turn into a join that loses the
-/// order of the rows, and not IS NULL, which it expects of few.
-pub(in crate::store) const IS_VALID: &str =
-    " AND (SELECT 1 FROM invalid_records i WHERE i.record_id = r.id) IS DISTINCT FROM 1";
-
 /// The condition that an account is not hidden, by its id. It looks into the index of hidden accounts, which is small, and not into
 /// the table of all. PostgreSQL expects it of nearly all rows, and `IS NULL` of one in two hundred, for which it would read a
 /// collection and sort it.
@@ -40,13 +35,15 @@ impl Select<'_> {
             sql.push(format_args!(" AND {condition}"));
         }
         self.write_narrow::<D>(sql);
+        let tables = self.collection.partition.tables();
         match self.valid {
-            Some(true) => sql.push(format_args!("{IS_VALID}")),
+            Some(true) => sql.push(format_args!("{}", tables.and_valid())),
             Some(false) => {
                 let collection = sql.bind(Value::Integer(self.collection.id));
                 let (before, after) = D::ID_IS_AMONG;
                 sql.push(format_args!(
-                    " AND r.id {before}SELECT record_id FROM invalid_records WHERE collection_id = {collection}{after}"
+                    " AND r.id {before}SELECT record_id FROM {} WHERE collection_id = {collection}{after}",
+                    tables.invalid_records
                 ));
             }
             None => {}

@@ -29,8 +29,8 @@ use super::intern::Collection;
 use super::partitions::Partition;
 
 pub(super) use self::bounds::{Bound, Bounds, Values, conditions, within};
-pub(super) use self::columns::{Columns, INLINE_BYTES, WHOLE_TEXT};
-pub(super) use self::conditions::{IS_VALID, hidden, is_visible};
+pub(super) use self::columns::{Columns, INLINE_BYTES, WHOLE_TEXT, full};
+pub(super) use self::conditions::{hidden, is_visible};
 pub(super) use self::dialect::{Classes, Dialect, InIndex, Keys, MISSING, ValueType};
 pub use self::index_kind::IndexKind;
 #[cfg(test)]
@@ -282,6 +282,9 @@ impl<'a> Select<'a> {
     /// The columns of the rows that meet all conditions but that of the page.
     fn write_rows<D: Dialect>(&self, sql: &mut Sql) {
         sql.push(format_args!("SELECT {}", D::columns(self.columns)));
+        if self.columns == Columns::Full {
+            sql.push(format_args!(", {}", full(self.collection.partition.tables())));
+        }
         self.write_from::<D>(sql);
     }
 
@@ -328,8 +331,7 @@ mod tests {
 
     #[test]
     fn the_text_of_a_shape_is_written_once() {
-        let (nsid, partition) =
-            (Nsid::try_from("com.example.note").unwrap(), Partition::of_number(3).unwrap());
+        let (nsid, partition) = (Nsid::try_from("com.example.note").unwrap(), Partition::Numbered(3));
         let page = |id, after| Select {
             after: Some(Keyset { indexed_at: Timestamp(after), id: after }),
             ..Select::page(&nsid, Collection { id, partition }, 20)

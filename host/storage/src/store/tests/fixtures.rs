@@ -10,6 +10,7 @@ use crate::store::index::{
 };
 use crate::store::labelers;
 use crate::store::labels::Label;
+use crate::store::partitions::Tables;
 use crate::store::query;
 use crate::store::records::{self, RecordRow};
 use crate::store::testing;
@@ -128,6 +129,13 @@ pub async fn execute(db: &Db, sql: &str) {
     match db {
         Db::Sqlite(db) => sqlx::raw_sql(sql).execute(&db.writer).await.map(drop).unwrap(),
         Db::Postgres(db) => sqlx::raw_sql(sql).execute(&db.pool).await.map(drop).unwrap(),
+    }
+}
+
+/// Runs a statement that changes rows of the index, with the names of its tables, on each part of the database.
+pub async fn change(db: &Db, sql: impl Fn(&Tables) -> String) {
+    for part in db.ids().parts() {
+        execute(db, &sql(part.tables())).await;
     }
 }
 

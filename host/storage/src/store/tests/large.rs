@@ -46,9 +46,8 @@ async fn store(db: &Db) {
         let put = put_with_refs(&uri(n as u32 % 3, NOTE, &format!("r{n}")), 1, &record, &[TARGET]);
         apply(db, n as i64 / 3, vec![put]).await;
     }
-    if let Db::Postgres(db) = db {
-        let sql = "UPDATE records SET record_text = NULL WHERE id % 3 = 0";
-        sqlx::raw_sql(sql).execute(&db.pool).await.unwrap();
+    if matches!(db, Db::Postgres(_)) {
+        change(db, |of| format!("UPDATE {} SET record_text = NULL WHERE id % 3 = 0", of.records)).await;
     }
 }
 

@@ -118,11 +118,12 @@ async fn counts_are_exact_without_triggers(db: TestDb) {
 
 async fn a_target_is_counted_when_it_is_asked_for(db: TestDb) {
     apply(&db, 1, (0..MANY).map(|n| link(n % 7, &format!("r{n}"), 1, "subject.uri")).collect()).await;
-    execute(&db, "DELETE FROM link_counts").await;
+    change(&db, |of| format!("DELETE FROM {}", of.link_counts)).await;
     assert_eq!(count(&db, Some("c")).await, 0);
     assert!(is_counted(&db).await);
     check(&db, "counted again").await;
-    execute(&db, "DELETE FROM link_counts; INSERT INTO unread_refs (collection_id, after_indexed_at, after_id) SELECT id, 0, 0 FROM collections").await;
+    change(&db, |of| format!("DELETE FROM {}", of.link_counts)).await;
+    execute(&db, "INSERT INTO unread_refs (collection_id, after_indexed_at, after_id) SELECT id, 0, 0 FROM collections").await;
     check(&db, "not all are read").await;
     assert!(!is_counted(&db).await);
 }
@@ -260,7 +261,8 @@ async fn references_of_older_hosts_are_read_again(db: TestDb) {
 async fn old_references_are_read_again(db: TestDb) {
     let changes = vec![link(1, "a", 1, "subject.uri"), link(2, "b", 1, "subject.uri")];
     apply(&db, 1, changes).await;
-    let sql = "UPDATE record_refs SET paths = NULL, did_id = NULL; INSERT INTO unread_refs (collection_id, after_indexed_at, after_id) \
+    change(&db, |of| format!("UPDATE {} SET paths = NULL, did_id = NULL", of.record_refs)).await;
+    let sql = "INSERT INTO unread_refs (collection_id, after_indexed_at, after_id) \
                SELECT id, -9223372036854775808, -9223372036854775808 FROM collections";
     execute(&db, sql).await;
     set_status(&db, 2, AccountStatus::Deactivated).await;

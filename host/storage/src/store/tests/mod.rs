@@ -75,6 +75,7 @@ mod schedules;
 mod script_recordings;
 mod script_sql;
 mod search;
+mod shards;
 mod service_identity;
 mod sort;
 mod spaces;

@@ -9,28 +9,26 @@ use super::super::Reread;
 use super::super::plan::{Row, Source, storable};
 use crate::store::counts::{Changes, CountedLink, Counting as _};
 use crate::store::intern::Collection;
-use crate::store::partitions::{PerPartition, Tables};
+use crate::store::partitions::{Partition, PerPartition, Tables};
 use crate::store::{Postgres, StoreError};
 
 /// Deletes the references of records, and adds some. Both return those whose targets are counted.
 pub(in crate::store) static REFS: PerPartition<[String; 2]> = PerPartition::new(
-    |Tables { record_refs, .. }| {
+    |tables @ Tables { record_refs, .. }| {
+        let counted = format!("SELECT f.* FROM f WHERE {}", tables.is_counted_postgres());
         [
             format!(
-                "WITH f AS (DELETE FROM {record_refs} WHERE record_id = ANY($1) RETURNING {LINK}) {COUNTED}"
+                "WITH f AS (DELETE FROM {record_refs} WHERE record_id = ANY($1) RETURNING {LINK}) {counted}"
             ),
             // No conflicts: a record's references are distinct, and those of before were deleted.
             format!(
                 "WITH f AS (INSERT INTO {record_refs} (target, collection_id, record_id, did_id, paths) \
-     SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[]) RETURNING {LINK}) {COUNTED}"
+     SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[]) RETURNING {LINK}) {counted}"
             ),
         ]
     },
 );
 const LINK: &str = "target, collection_id, did_id, paths";
-/// Not `EXISTS`, which might become a join that reads all counts.
-const COUNTED: &str = "SELECT f.* FROM f WHERE \
-    (SELECT TRUE FROM link_counts c WHERE c.target = f.target AND c.collection_id = f.collection_id AND c.path = '')";
 
 /// References to insert, collected over the whole batch.
 #[derive(Default)]
@@ -53,18 +51,22 @@ impl<'a> Refs<'a> {
         }
     }
 
-    /// `insert` is the second statement of [`REFS`].
+    /// Inserts them into a partition.
     pub(super) async fn insert(
         self,
         conn: &mut PgConnection,
-        insert: &'static str,
+        partition: Partition,
         changes: &mut Changes,
     ) -> Result<(), sqlx::Error> {
         let Self { targets, collections, ids, dids, paths } = self;
         if !targets.is_empty() {
-            let query =
-                sqlx::query_as(insert).bind(targets).bind(collections).bind(ids).bind(dids).bind(paths);
-            changes.insert_links(query.fetch_all(conn).await?);
+            let query = sqlx::query_as(REFS.of(partition)[1])
+                .bind(targets)
+                .bind(collections)
+                .bind(ids)
+                .bind(dids)
+                .bind(paths);
+            changes.insert_links(partition, query.fetch_all(conn).await?);
         }
         Ok(())
     }
@@ -92,20 +94,33 @@ pub(in super::super) async fn replace_refs(
         records.iter().map(|record| (record.id, record.updated_at.0)).unzip();
     let same = sqlx::query_as(*SAME.of(collection.partition)).bind(ids).bind(times).bind(collection.id);
     let same: HashMap<i64, i64> = same.fetch_all(&mut *tx).await?.into_iter().collect();
-    let [delete, insert] = REFS.of(collection.partition);
-    let query = sqlx::query_as(*delete).bind(same.keys().copied().collect::<Vec<i64>>());
+    let query =
+        sqlx::query_as(REFS.of(collection.partition)[0]).bind(same.keys().copied().collect::<Vec<i64>>());
     let deleted: Vec<CountedLink> = query.fetch_all(&mut *tx).await?;
-    changes.delete_links(deleted);
+    changes.delete_links(collection.partition, deleted);
     let mut refs = Refs::default();
     for record in records {
         let Some(&did_id) = same.get(&record.id) else { continue };
         refs.push(storable(&record.refs), Source { collection_id: collection.id, id: record.id, did_id });
     }
-    refs.insert(&mut tx, insert, &mut changes).await?;
+    refs.insert(&mut tx, collection.partition, &mut changes).await?;
     tx.count(changes).await?;
     tx.commit().await?;
     Ok(())
 }
+
+/// Forgets that records are invalid, and notes that they are.
+pub(super) static INVALID: PerPartition<[String; 2]> =
+    PerPartition::new(|Tables { invalid_records, .. }| {
+        [
+            format!("DELETE FROM {invalid_records} WHERE record_id = ANY($1)"),
+            format!(
+                "INSERT INTO {invalid_records} (record_id, collection_id, reason) \
+                 SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[]) \
+                 ON CONFLICT (record_id) DO UPDATE SET reason = excluded.reason"
+            ),
+        ]
+    });
 
 /// Invalid records, collected over the whole batch.
 #[derive(Default)]
@@ -124,14 +139,16 @@ impl<'a> Invalid<'a> {
         }
     }
 
-    pub(super) async fn insert(self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+    /// `insert`: of [`INVALID`].
+    pub(super) async fn insert(
+        self,
+        conn: &mut PgConnection,
+        insert: &'static str,
+    ) -> Result<(), sqlx::Error> {
         if self.ids.is_empty() {
             return Ok(());
         }
-        let sql = "INSERT INTO invalid_records (record_id, collection_id, reason) \
-                   SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[]) \
-                   ON CONFLICT (record_id) DO UPDATE SET reason = excluded.reason";
-        sqlx::query(sql).bind(self.ids).bind(self.collections).bind(self.reasons).execute(conn).await?;
+        sqlx::query(insert).bind(self.ids).bind(self.collections).bind(self.reasons).execute(conn).await?;
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ use super::super::{Reread, remove};
 use super::{MAX_ROWS, Shapes, json};
 use crate::store::counts::{Changes, CountedLink, Counting as _};
 use crate::store::intern::Collection;
+use crate::store::partitions::Partition;
 use crate::store::{Sqlite, StoreError};
 
 pub(super) static INSERT_REFS: LazyLock<Shapes> = LazyLock::new(|| {
@@ -82,12 +83,13 @@ impl<'a> Refs<'a> {
             counted.iter().map(|(target, id)| (target.as_str(), *id)).collect();
         let links =
             self.0.iter().filter(|(target, source, _)| counted.contains(&(*target, source.collection_id)));
-        changes.insert_links(links.map(|(target, source, paths)| CountedLink {
+        let links = links.map(|(target, source, paths)| CountedLink {
             target: (*target).to_owned(),
             collection_id: source.collection_id,
             did_id: Some(source.did_id),
             paths: Some((*paths).to_owned()),
-        }));
+        });
+        changes.insert_links(Partition::Whole, links);
         Ok(())
     }
 }
