@@ -1,4 +1,4 @@
-//! Defines and runs the command line: serve, dev, migrate, doctor, admin, push, pull, lexicon, script, view, plugin, job, backfill, verify, diff, backup, move, import, guest.
+//! Defines and runs the command line: serve, dev, migrate, doctor, admin, push, pull, lexicon, script, view, plugin, job, backfill, verify, diff, backup, move, shards, import, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
 //! (systemd's `RestartPreventExitStatus=2`). `verify`, `diff` and `lexicon diff` have their own.
@@ -32,6 +32,7 @@ mod remote;
 mod request_lines;
 mod script;
 mod serve;
+mod shards;
 mod stand_in_pds;
 mod tail;
 mod verify;
@@ -119,6 +120,8 @@ enum Command {
     Backup(backup::Command),
     /// Copy everything from the database into one of the other kind: from SQLite to PostgreSQL, or back
     Move(move_to::Command),
+    /// Show where the shards of a database on a Citus cluster are
+    Shards(shards::Options),
     /// Take over the instance of another product
     #[command(subcommand)]
     Import(import::Command),
@@ -200,6 +203,7 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Diff(command) => Ok(diff::run(command, &config).await),
         Command::Backup(command) => backup::run(command, &config).await,
         Command::Move(command) => move_to::run(command, &config).await,
+        Command::Shards(options) => shards::run(options, &config).await,
         Command::Import(command) => import::run(command, &config).await,
         Command::Guest(command) => guest::run(command, &config).await,
         Command::CompilePlugin(command) => Ok(compile_plugin::run(&command)),
