@@ -74,7 +74,7 @@ pub(in crate::store) async fn store(conn: &mut PgConnection, notes: &[Note]) -> 
     let has_content = |(note, shown): &(&&Note, &bool)| **shown && note.action != Action::Deleted;
     let contents = notes.iter().zip(&shown);
     let cids: Vec<Option<&[u8]>> =
-        contents.clone().map(|of| note_cid(of.0).filter(|_| has_content(&of))).collect();
+        contents.clone().map(|of| of.0.cid.as_deref().filter(|_| has_content(&of))).collect();
     let texts: Vec<Option<&str>> =
         contents.map(|of| std::str::from_utf8(&of.0.text).ok().filter(|_| has_content(&of))).collect();
     sqlx::query(LOCK_CHANGES).execute(&mut *conn).await?;
@@ -88,8 +88,4 @@ pub(in crate::store) async fn store(conn: &mut PgConnection, notes: &[Note]) -> 
         .execute(&mut *conn)
         .await?;
     sqlx::query("SELECT pg_notify('belvedere', $1)").bind(NOTIFICATION).execute(conn).await.map(drop)
-}
-
-fn note_cid(note: &Note) -> Option<&[u8]> {
-    note.cid.as_deref()
 }

@@ -1,7 +1,7 @@
 //! Stores labels of labelers on records and accounts, and reads them together with the self-labels of records.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Cid, RecordUri};
 
-use super::intern::{self, Collection};
-use super::partitions::{Partition, PerPartition, Tables};
+use super::partitions::{PerPartition, Tables};
 use super::{Db, StoreError, on};
 
 /// A label that a labeler issued. A newer label with the same subject, version and value replaces it
@@ -192,7 +191,6 @@ const RECORDS_SQLITE: &str = "SELECT s.value ->> 0 AS uri, d.did AS did, r.cid A
         FROM json_each($1) s CROSS JOIN dids d ON d.did = s.value ->> 1 \
         CROSS JOIN collections c ON c.nsid = s.value ->> 2 \
         CROSS JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s.value ->> 3";
-/// Subjects of one partition.
 static RECORDS_POSTGRES: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
     format!(
         "SELECT s ->> 0 AS uri, d.did AS did, r.cid AS cid, CASE WHEN d.status = 0 \
@@ -287,23 +285,21 @@ pub async fn active(
 
 /// The records among the subjects that are in the index.
 async fn records_of(db: &Db, subjects: &BTreeSet<&str>) -> Result<HashMap<String, RecordOf>, StoreError> {
-    let mut parts: BTreeMap<Partition, Vec<Value>> = BTreeMap::new();
-    for uri in subjects {
-        let Ok(r) = RecordUri::parse(uri) else { continue };
-        let Some(Collection { partition, .. }) = intern::collection(db, &r.collection).await? else {
-            continue;
-        };
-        let subject = json!([uri, r.did.as_str(), r.collection.as_str(), r.rkey.as_str()]);
-        parts.entry(partition).or_default().push(subject);
+    let record = |uri: &&str| {
+        let r = RecordUri::parse(uri).ok()?;
+        Some(json!([uri, r.did.as_str(), r.collection.as_str(), r.rkey.as_str()]))
+    };
+    let records: Vec<Value> = subjects.iter().filter_map(record).collect();
+    if records.is_empty() {
+        return Ok(HashMap::new());
     }
+    let records = Value::Array(records).to_string();
     let mut found = HashMap::new();
-    for (partition, subjects) in parts {
-        let subjects = Value::Array(subjects).to_string();
+    for part in db.ids().parts() {
         let rows: Vec<RecordOf> = match db {
-            Db::Sqlite(db) => sqlx::query_as(RECORDS_SQLITE).bind(subjects).fetch_all(&db.reader).await?,
+            Db::Sqlite(db) => sqlx::query_as(RECORDS_SQLITE).bind(&records).fetch_all(&db.reader).await?,
             Db::Postgres(db) => {
-                let query = sqlx::query_as(*RECORDS_POSTGRES.of(partition)).bind(subjects);
-                query.fetch_all(db.reader()).await?
+                sqlx::query_as(*RECORDS_POSTGRES.of(part)).bind(&records).fetch_all(db.reader()).await?
             }
         };
         found.extend(rows.into_iter().map(|row| (row.uri.clone(), row)));

@@ -66,8 +66,8 @@ pub async fn distribute(db: &Db) -> Result<(), ShardsError> {
         run(&mut tx, format!("SELECT create_reference_table('{table}')")).await?;
     }
     let mut renamed = Vec::new();
-    for partition in Partition::shards() {
-        renamed.extend(fill(&mut tx, partition).await?);
+    for number in 0..COUNT {
+        renamed.extend(fill(&mut tx, number).await?);
     }
     for statement in swap(&renamed) {
         run(&mut tx, statement).await?;
@@ -106,8 +106,8 @@ struct Renamed {
 }
 
 /// Makes the tables of a shard, with the rows of its collections.
-async fn fill(tx: &mut PgConnection, partition: Partition) -> Result<Vec<Renamed>, ShardsError> {
-    let names = partition.tables();
+async fn fill(tx: &mut PgConnection, number: u8) -> Result<Vec<Renamed>, ShardsError> {
+    let names = Partition::Shard(number).tables();
     let mut renamed = Vec::new();
     for (table, name) in DIVIDED.into_iter().zip(names.all()) {
         let has_partitions = matches!(table, "records" | "record_refs");
@@ -122,7 +122,6 @@ async fn fill(tx: &mut PgConnection, partition: Partition) -> Result<Vec<Renamed
         let of_partition = if has_partitions {
             String::new()
         } else {
-            let Partition::Shard(number) = partition else { continue };
             format!(" WHERE partition_of(collection_id) = {number}")
         };
         let columns: String = sqlx::query_scalar(COLUMNS).bind(source).fetch_one(&mut *tx).await?;
