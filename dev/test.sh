@@ -50,9 +50,9 @@ finish
 say "network tests with a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
 tests/support/postgres.sh run cargo test --workspace --test network -- --show-output || passed=$?
 say "example apps, each with a server and its stand-in network"
-node --test examples/*/test.mjs || passed=$?
+node --test --test-reporter=spec examples/*/test.mjs || passed=$?
 # Not beside the network tests: pages wait for at most half a minute for what many networks on two cores may take longer for.
 # A file's stories wait for a person's typing and for restarts, so three files keep two cores busy.
 say "browser tests of the dashboard on the real network, the main stories on both databases"
-MIGRATE_WITH=$CARGO_TARGET_DIR/debug/belvedere tests/support/postgres.sh run node --test --test-concurrency=3 tests/browser/*.test.mjs || passed=$?
+MIGRATE_WITH=$CARGO_TARGET_DIR/debug/belvedere tests/support/postgres.sh run node --test --test-reporter=spec --test-concurrency=3 tests/browser/*.test.mjs || passed=$?
 exit "$passed"

@@ -9,6 +9,7 @@ use belvedere_standins::postgres;
 use belvedere_standins::repos::{Fault, RepoNetwork, Site};
 use belvedere_storage::store::{Db, testing};
 use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
 use tempfile::TempDir;
 
 use crate::support::instance::{Instance, query_lexicon, record_lexicon};
@@ -79,10 +80,7 @@ impl World {
     /// Executes a statement directly in the database.
     pub async fn execute(&self, sql: &'static str) {
         let db = Db::open(&self.database, 1).await.unwrap();
-        match &db {
-            Db::Sqlite(db) => drop(sqlx::raw_sql(sql).execute(&db.writer).await.unwrap()),
-            Db::Postgres(db) => drop(sqlx::raw_sql(sql).execute(&db.pool).await.unwrap()),
-        }
+        execute(&db, sql).await;
         db.close().await;
     }
 
@@ -194,6 +192,34 @@ pub async fn start_with_notes(
     let follows = async |_: &Instance| stream.subscriptions().last().is_some_and(|s| s.wants(NOTES));
     server.eventually("the stream follows notes", follows).await;
     server
+}
+
+/// Executes statements directly in a database. In shards the tables of records are views of the shards, so a statement that changes one
+/// is executed for each shard.
+pub async fn execute(db: &Db, sql: &str) {
+    const SHARDS: usize = 16;
+    const DIVIDED: [&str; 3] = ["records", "record_refs", "invalid_records"];
+    let postgres = match db {
+        Db::Sqlite(db) => {
+            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&db.writer).await.unwrap();
+            return;
+        }
+        Db::Postgres(db) => db,
+    };
+    let in_shards = "SELECT to_regclass('tombstones_00') IS NOT NULL";
+    let in_shards: bool = sqlx::query_scalar(in_shards).fetch_one(&postgres.pool).await.unwrap();
+    for statement in sql.split(';') {
+        let changed = statement.split_whitespace().find(|word| !["UPDATE", "DELETE", "FROM"].contains(word));
+        let divided = DIVIDED.into_iter().find(|table| in_shards && changed == Some(table));
+        let of_shard = |table: &str, n: usize| statement.replacen(table, &format!("{table}_{n:02}"), 1);
+        let statements = match divided {
+            Some(table) => (0..SHARDS).map(|n| of_shard(table, n)).collect(),
+            None => vec![statement.to_owned()],
+        };
+        for statement in statements {
+            sqlx::raw_sql(AssertSqlSafe(statement)).execute(&postgres.pool).await.unwrap();
+        }
+    }
 }
 
 /// Sends notes of one account, `k0000` and so on, without waiting until they are indexed.

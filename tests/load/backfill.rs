@@ -210,13 +210,13 @@ fn listing(query: &Query, repos: usize) -> Option<Fault> {
 struct Scene {
     server: Instance,
     network: Network,
-    database: Option<u32>,
+    database: Option<cpu::Servers>,
 }
 
 impl Scene {
     async fn start(
         url: &str,
-        database: Option<u32>,
+        database: Option<cpu::Servers>,
         network: Network,
         more: &[(&'static str, &str)],
     ) -> anyhow::Result<Self> {
@@ -259,7 +259,7 @@ impl Scene {
     }
 
     fn used(&self) -> (Duration, Duration) {
-        (cpu::of(self.server.pid()), self.database.map(cpu::of_family).unwrap_or_default())
+        (cpu::of(self.server.pid()), self.database.map(cpu::of_database).unwrap_or_default())
     }
 
     /// Runs a job of the collection to its end, beside readers of its progress.

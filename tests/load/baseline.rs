@@ -78,12 +78,12 @@ struct Loop {
 
 /// Runs one of the loops below in a separate process. Returns iterations per CPU-second, including the CPU time of a
 /// database server.
-pub fn run_loop(kind: &str, url: &str, database: Option<u32>) -> anyhow::Result<f64> {
-    let before = database.map(cpu::of_family).unwrap_or_default();
+pub fn run_loop(kind: &str, url: &str, database: Option<cpu::Servers>) -> anyhow::Result<f64> {
+    let before = database.map(cpu::of_database).unwrap_or_default();
     let out = Command::new(std::env::current_exe()?).args([kind, url]).output()?;
     anyhow::ensure!(out.status.success(), "{kind}: {}", String::from_utf8_lossy(&out.stderr));
     let done: Loop = serde_json::from_slice(&out.stdout)?;
-    let database = database.map(cpu::of_family).unwrap_or_default().saturating_sub(before);
+    let database = database.map(cpu::of_database).unwrap_or_default().saturating_sub(before);
     Ok(done.iterations as f64 / (done.cpu_seconds + database.as_secs_f64()))
 }
 

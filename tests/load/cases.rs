@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belvedere_base::clock::Clock;
-use belvedere_standins::jetstream::{FakeJetstream, synthetic};
+use belvedere_standins::jetstream::{FakeJetstream, synthetic, synthetic_record};
 
 use crate::report::{Row, Table};
 use crate::server::{self, COLLECTION};
@@ -27,10 +27,15 @@ const FILTER: &str = "function handle() return db.query{ collection = 'com.examp
 
 /// Binds the scripts that are measured. Returns the case and the path of each.
 pub async fn add_scripts(server: &Instance) -> Vec<(&'static str, String)> {
+    let target = &synthetic_record(COLLECTION, 0)["subject"]["uri"];
+    let backlinks = format!(
+        "function handle() return db.backlinks{{ collection = '{COLLECTION}', target = {target}, limit = 20 }} end"
+    );
     let scripts = [
         ("script returning a constant table", "constant", CONSTANT),
         ("script with db.query of 20 rows", "query", QUERY),
         ("script with db.query by one field, 20 rows", "filter", FILTER),
+        ("script with db.backlinks of one record", "backlinks", &backlinks),
         ("script with a loop of 500,000 instructions", "loop", LOOP),
     ];
     let mut added = Vec::new();
@@ -131,7 +136,7 @@ async fn read(
 /// CPU time of the server and of its database.
 pub struct Meter {
     pub server: u32,
-    pub database: Option<u32>,
+    pub database: Option<cpu::Servers>,
 }
 
 #[derive(Clone, Copy)]
@@ -158,6 +163,9 @@ impl std::ops::Sub for Used {
 
 impl Meter {
     pub fn read(&self) -> Used {
-        Used { server: cpu::of(self.server), database: self.database.map_or(Duration::ZERO, cpu::of_family) }
+        Used {
+            server: cpu::of(self.server),
+            database: self.database.map_or(Duration::ZERO, cpu::of_database),
+        }
     }
 }

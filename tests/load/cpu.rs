@@ -31,7 +31,7 @@ pub fn of(pid: u32) -> Duration {
 }
 
 /// CPU time of a process and its children: a PostgreSQL server and its backends.
-pub fn of_family(pid: u32) -> Duration {
+fn of_family(pid: u32) -> Duration {
     let children: u64 = fs::read_dir("/proc")
         .into_iter()
         .flatten()
@@ -41,6 +41,14 @@ pub fn of_family(pid: u32) -> Duration {
         .map(|(ticks, _)| ticks)
         .sum();
     of(pid) + duration(children)
+}
+
+/// The PIDs of the servers of a database: one, or those of a cluster.
+pub type Servers = &'static [u32];
+
+/// CPU time of a database's servers and their backends.
+pub fn of_database(servers: Servers) -> Duration {
+    servers.iter().copied().map(of_family).sum()
 }
 
 /// Resident memory in bytes.

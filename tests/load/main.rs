@@ -7,6 +7,8 @@
 //!
 //! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|foreign|sessions|spaces|replay|backfill|all] [--records N] [--seconds N] [--only TEXT]`
 //! `cargo bench --bench load -- versions PATH [sqlite|postgres|all]`: another build of the server, beside this one.
+//! `BELVEDERE_TEST_CITUS_URL=URL cargo bench --bench load -- shards [--interrupt COMMAND]`: a database in shards, beside one PostgreSQL; or while a
+//! command of the shell kills nodes and starts them again.
 //! `cargo bench --bench load -- apps [--records N] [--only sqlite|postgres] [--page TEXT] [--url URL]`: the example apps on a large index; with a
 //! database of an earlier run, on its records.
 //! `cargo bench --bench load -- live [--sockets N] [--filters N] [--accounts N] [--rate N] [--seconds N] [--records N] [--only sqlite|postgres]`:
@@ -31,6 +33,7 @@ mod report;
 mod scale;
 mod server;
 mod sessions;
+mod shards;
 mod spaces;
 mod versions;
 mod writing;
@@ -44,7 +47,9 @@ use std::time::Duration;
 
 use sqlx::Connection;
 
+use crate::cpu::Servers;
 use crate::report::Table;
+use crate::versions::Side;
 
 /// The databases that one table is measured on.
 #[derive(Debug)]
@@ -53,8 +58,8 @@ pub struct Databases {
     pub url: String,
     /// Empty, for the write baseline.
     pub baseline_url: String,
-    /// The PID of the database server; `None` on SQLite.
-    pub database: Option<u32>,
+    /// The servers of the database; `None` on SQLite.
+    pub database: Option<Servers>,
 }
 
 /// The parameters of a run.
@@ -90,6 +95,7 @@ fn main() -> anyhow::Result<()> {
         (Some("versions"), Some(other)) => {
             runtime.block_on(versions_of(Path::new(other), arg(2).unwrap_or("all"), &plan(&args)?))
         }
+        (Some("shards"), _) => runtime.block_on(shards::run(&plan(&args)?, &text(&args, "--interrupt"))),
         (Some("scale"), _) => runtime.block_on(large(&plan(&args)?)),
         (Some("live"), _) => runtime.block_on(subscriptions(&args)),
         (Some("apps"), _) => runtime.block_on(apps(&plan(&args)?)),
@@ -255,15 +261,30 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
+async fn builds(databases: &Databases, other: &Path, plan: &Plan) -> anyhow::Result<versions::Table> {
+    let Databases { name, url, baseline_url, database } = databases;
+    let other = other.to_str().ok_or_else(|| anyhow::anyhow!("the path is not UTF-8"))?;
+    let sides = [
+        Side {
+            name: "other build",
+            url: baseline_url.clone(),
+            database: *database,
+            binary: Some(other.into()),
+        },
+        Side { name: "this build", url: url.clone(), database: *database, binary: None },
+    ];
+    versions::measure(name, sides, plan).await
+}
+
 /// Compares another build of the server with this one.
 async fn versions_of(other: &Path, which: &str, plan: &Plan) -> anyhow::Result<()> {
     let mut tables = Vec::new();
     if matches!(which, "all" | "sqlite") {
         let directory = tempfile::tempdir()?;
-        tables.push(versions::measure(&sqlite(directory.path()), other, plan).await?);
+        tables.push(builds(&sqlite(directory.path()), other, plan).await?);
     }
     if matches!(which, "all" | "postgres") {
-        tables.push(versions::measure(&postgres().await?, other, plan).await?);
+        tables.push(builds(&postgres().await?, other, plan).await?);
     }
     println!("\n{}", report::machine());
     for table in tables {
@@ -333,11 +354,12 @@ async fn postgres() -> anyhow::Result<Databases> {
     })
 }
 
-/// The PID of the server behind a PostgreSQL URL on this machine: the parent of our backend.
-async fn postmaster(url: &str) -> anyhow::Result<u32> {
+/// The server behind a PostgreSQL URL on this machine: the parent of our backend.
+async fn postmaster(url: &str) -> anyhow::Result<Servers> {
     let mut connection = sqlx::PgConnection::connect(url).await?;
     let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut connection).await?;
     let parent = cpu::parent(backend.try_into()?);
     connection.close().await?;
-    parent.ok_or_else(|| anyhow::anyhow!("PostgreSQL does not run on this machine"))
+    let parent = parent.ok_or_else(|| anyhow::anyhow!("PostgreSQL does not run on this machine"))?;
+    Ok(Vec::leak(vec![parent]))
 }

@@ -1,35 +1,46 @@
-//! Compares two builds of the server: `cargo bench -p belvedere --bench load -- versions PATH`.
+//! Compares two builds of the server, or two databases: `cargo bench -p belvedere --bench load -- versions PATH`, and `-- shards`.
 //!
 //! On a shared machine the same case differs by a third from one minute to the next. So both servers run at once, are
 //! measured in turns of a second, and only the ratio of each pair of turns counts.
 
 use std::fmt;
-use std::path::Path;
 use std::time::Duration;
 
 use belvedere_base::clock::Clock;
 use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 
 use crate::cases::{self, CONNECTIONS, Meter};
+use crate::cpu::Servers;
 use crate::server::{self, COLLECTION};
 use crate::support::instance::Instance;
 use crate::support::process::BINARY;
-use crate::{Databases, Plan, baseline, http, writing};
+use crate::{Plan, baseline, http, writing};
 
 /// Pairs of turns of each case.
 const PAIRS: usize = 11;
 
 const TURN: Duration = Duration::from_secs(1);
 
-/// One of the two builds.
-struct Side {
+/// One of the two that are compared.
+#[derive(Debug)]
+pub struct Side {
+    pub name: &'static str,
+    pub url: String,
+    /// The servers of the database; `None` on SQLite.
+    pub database: Option<Servers>,
+    /// Another build of the server.
+    pub binary: Option<String>,
+}
+
+/// A side whose server runs.
+struct Running {
     server: Instance,
     jetstream: FakeJetstream,
     meter: Meter,
     paths: Vec<(&'static str, String)>,
 }
 
-/// Requests or events per CPU-second of both builds, with the database's.
+/// Requests or events per CPU-second of both sides, with the database's.
 #[derive(Debug)]
 struct Comparison {
     case: &'static str,
@@ -43,38 +54,37 @@ struct Comparison {
 #[derive(Debug)]
 pub struct Table {
     name: &'static str,
+    sides: [&'static str; 2],
     rows: Vec<Comparison>,
 }
 
-/// Measures every case on the build at `other` and on this one, each on a database of `databases`.
-pub async fn measure(databases: &Databases, other: &Path, plan: &Plan) -> anyhow::Result<Table> {
-    let other = other.to_str().ok_or_else(|| anyhow::anyhow!("the path is not UTF-8"))?;
-    let mut sides = [
-        Side::start(&databases.baseline_url, databases.database, &[(BINARY, other)]).await,
-        Side::start(&databases.url, databases.database, &[]).await,
-    ];
-    let mut rows = vec![ingest(&sides, plan.records).await?];
-    for (side, url) in sides.iter_mut().zip([&databases.baseline_url, &databases.url]) {
-        if databases.database.is_some() {
-            baseline::vacuum(url).await?;
+/// Measures every case on both sides.
+pub async fn measure(name: &'static str, sides: [Side; 2], plan: &Plan) -> anyhow::Result<Table> {
+    let mut running = [Running::start(&sides[0]).await, Running::start(&sides[1]).await];
+    let mut rows = vec![ingest(&running, plan.records).await?];
+    eprintln!("{name}: {}", rows[0]);
+    for (running, side) in running.iter_mut().zip(&sides) {
+        if side.database.is_some() {
+            baseline::vacuum(&side.url).await?;
         }
-        side.prepare().await?;
+        running.prepare().await?;
     }
-    for n in 0..sides[0].paths.len() {
-        let row = reads(&sides, n).await?;
-        eprintln!("{}: {row}", databases.name);
+    for n in 0..running[0].paths.len() {
+        let row = reads(&running, n).await?;
+        eprintln!("{name}: {row}");
         rows.push(row);
     }
-    Ok(Table { name: databases.name, rows })
+    Ok(Table { name, sides: sides.map(|side| side.name), rows })
 }
 
-impl Side {
-    async fn start(url: &str, database: Option<u32>, more: &[(&'static str, &str)]) -> Self {
+impl Running {
+    async fn start(side: &Side) -> Self {
         let jetstream = FakeJetstream::start().await;
-        let server = server::start_with(url, &jetstream.url(), more).await;
+        let binary: Vec<_> = side.binary.iter().map(|binary| (BINARY, binary.as_str())).collect();
+        let server = server::start_with(&side.url, &jetstream.url(), &binary).await;
         server::upload_collection(&server).await;
         server.eventually("the stream is connected", async |_| !jetstream.subscriptions().is_empty()).await;
-        let meter = Meter { server: server.pid(), database };
+        let meter = Meter { server: server.pid(), database: side.database };
         Self { server, jetstream, meter, paths: Vec::new() }
     }
 
@@ -97,7 +107,7 @@ impl Side {
     }
 }
 
-async fn reads(sides: &[Side; 2], n: usize) -> anyhow::Result<Comparison> {
+async fn reads(sides: &[Running; 2], n: usize) -> anyhow::Result<Comparison> {
     for side in sides {
         side.turn(&side.paths[n].1).await?;
     }
@@ -109,13 +119,13 @@ async fn reads(sides: &[Side; 2], n: usize) -> anyhow::Result<Comparison> {
 }
 
 /// Both servers index the same events, a share of them in each turn.
-async fn ingest(sides: &[Side; 2], records: usize) -> anyhow::Result<Comparison> {
+async fn ingest(sides: &[Running; 2], records: usize) -> anyhow::Result<Comparison> {
     let first = Clock::system().now().0;
     let events: Vec<_> = synthetic(records, writing::REPOS, COLLECTION, first).collect();
     let mut pairs = Vec::new();
     for (pair, share) in events.chunks(records.div_ceil(PAIRS)).enumerate() {
         let turn = async |at: usize| {
-            let Side { server, jetstream, meter, .. } = &sides[at];
+            let Running { server, jetstream, meter, .. } = &sides[at];
             let (before, indexed) = (meter.read(), server.records().await);
             jetstream.push_all(share.to_vec());
             server::wait_for_records(server, indexed + share.len() as u64).await?;
@@ -126,7 +136,7 @@ async fn ingest(sides: &[Side; 2], records: usize) -> anyhow::Result<Comparison>
     Ok(Comparison::of("stream ingest", &pairs))
 }
 
-/// Measures both sides, each first every other time. Returns the figures of the other build and of this one.
+/// Measures both sides, each first every other time. Returns the figures of both.
 async fn in_turns(pair: usize, turn: impl AsyncFn(usize) -> anyhow::Result<f64>) -> anyhow::Result<[f64; 2]> {
     let first = pair % 2;
     let mut figures = [0.0; 2];
@@ -167,7 +177,7 @@ impl fmt::Display for Comparison {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "### {}, per CPU-second of server and database\n", self.name)?;
-        writeln!(f, "| Case | other build | this build | ratio | half of the ratios |")?;
+        writeln!(f, "| Case | {} | {} | ratio | half of the ratios |", self.sides[0], self.sides[1])?;
         writeln!(f, "|---|---:|---:|---:|---:|")?;
         self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))
     }

@@ -21,18 +21,18 @@ pub const REPOS: usize = 1000;
 
 /// Runs [`insert`] in a separate process on an empty database. Returns rows per CPU-second, including the CPU time of a
 /// database server.
-pub async fn baseline(url: &str, records: usize, database: Option<u32>) -> anyhow::Result<f64> {
+pub async fn baseline(url: &str, records: usize, database: Option<cpu::Servers>) -> anyhow::Result<f64> {
     let db = Db::open(url, 2).await?;
     db.migrate().await?;
     db.close().await;
-    let before = database.map(cpu::of_family).unwrap_or_default();
+    let before = database.map(cpu::of_database).unwrap_or_default();
     let out = Command::new(std::env::current_exe()?)
         .args(["baseline-insert", url, &records.to_string()])
         .stderr(Stdio::inherit())
         .output()?;
     anyhow::ensure!(out.status.success(), "the insert baseline failed");
     let seconds: f64 = String::from_utf8(out.stdout)?.trim().parse()?;
-    let database = database.map(cpu::of_family).unwrap_or_default().saturating_sub(before);
+    let database = database.map(cpu::of_database).unwrap_or_default().saturating_sub(before);
     Ok(records as f64 / (seconds + database.as_secs_f64()))
 }
 

@@ -41,7 +41,7 @@ impl Database {
 /// The URL of a SQLite database, and the directory that it is in.
 pub fn sqlite_url() -> (String, TempDir) {
     let (url, directory) = new_sqlite_url();
-    if let Some(template) = template("BELVEDERE_TEST_SQLITE_TEMPLATE") {
+    if let Some(template) = given("BELVEDERE_TEST_SQLITE_TEMPLATE") {
         std::fs::copy(template, directory.path().join(SQLITE_FILE)).expect("the template is copied");
     }
     (url, directory)
@@ -55,9 +55,9 @@ pub fn new_sqlite_url() -> (String, TempDir) {
 
 const SQLITE_FILE: &str = "test.db";
 
-/// The value of the test run's variable for a template; `None` if it is empty.
+/// The value of a variable of the test run; `None` if it is empty.
 #[expect(clippy::disallowed_methods, reason = "tests have no configuration")]
-pub(crate) fn template(variable: &str) -> Option<OsString> {
+pub(crate) fn given(variable: &str) -> Option<OsString> {
     std::env::var_os(variable).filter(|value| !value.is_empty())
 }
 

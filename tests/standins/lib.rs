@@ -2,6 +2,7 @@
 //! and fuzz targets share. Depends on none of belvedere's code.
 
 pub mod cars;
+pub mod citus;
 mod code_flow;
 pub mod database;
 pub mod dns;

@@ -3,6 +3,9 @@
 //! `make test` starts the server and sets `BELVEDERE_TEST_POSTGRES_URL` to its URL. Without that (a plain `cargo test`,
 //! an IDE) `postgres.sh shared` starts or finds one for this checkout; it stops itself a minute after the last test
 //! process that used it has ended.
+//!
+//! `BELVEDERE_TEST_POSTGRES_URL` may be that of the coordinator of a cluster, and the template a distributed database. Then
+//! `BELVEDERE_TEST_POSTGRES_NODES` has the URLs of the other nodes, with commas between them, and each database is made on all of them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -15,12 +18,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
 
-use crate::database::template;
+use crate::database::given;
 
 struct Server {
     url: String,
+    /// The other nodes of its cluster.
+    nodes: Vec<String>,
     /// Locked (shared) until this process ends: the server's watchdog checks the lock.
     _in_use: Option<File>,
+}
+
+impl Server {
+    fn all(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.url).chain(&self.nodes)
+    }
 }
 
 /// The server's maintenance database.
@@ -29,7 +40,9 @@ fn server() -> &'static Server {
     SERVER.get_or_init(|| {
         #[expect(clippy::disallowed_methods, reason = "tests have no configuration")]
         if let Ok(url) = std::env::var("BELVEDERE_TEST_POSTGRES_URL") {
-            return Server { url, _in_use: None };
+            let nodes = given("BELVEDERE_TEST_POSTGRES_NODES").and_then(|nodes| nodes.into_string().ok());
+            let nodes = nodes.iter().flat_map(|nodes| nodes.split(',')).map(str::to_owned).collect();
+            return Server { url, nodes, _in_use: None };
         }
         let output = script(&[OsStr::new("shared")]);
         let text = String::from_utf8_lossy(&output.stdout);
@@ -38,14 +51,14 @@ fn server() -> &'static Server {
         };
         let in_use = File::open(users).expect("the lock file exists");
         in_use.lock_shared().expect("the lock is acquired");
-        Server { url: url.to_owned(), _in_use: Some(in_use) }
+        Server { url: url.to_owned(), nodes: Vec::new(), _in_use: Some(in_use) }
     })
 }
 
 /// Creates a database without rows ([`crate::database`]) and returns its URL. It is removed by [`drop_database`], or with
 /// the server.
 pub async fn create_database() -> String {
-    match template("BELVEDERE_TEST_POSTGRES_TEMPLATE") {
+    match given("BELVEDERE_TEST_POSTGRES_TEMPLATE") {
         Some(name) => create(&format!(" TEMPLATE {}", name.display())).await,
         None => create("").await,
     }
@@ -63,12 +76,14 @@ async fn create(options: &str) -> String {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let unique = std::time::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_nanos();
     let name = format!("t_{}_{number}_{unique}", std::process::id());
-    let mut conn = PgConnection::connect(&server.url).await.expect("the test server responds");
-    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}{options}")))
-        .execute(&mut conn)
-        .await
-        .expect("a database is created");
-    conn.close().await.expect("the connection closes");
+    for url in server.all() {
+        let mut conn = PgConnection::connect(url).await.expect("the test server responds");
+        sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}{options}")))
+            .execute(&mut conn)
+            .await
+            .expect("a database is created");
+        conn.close().await.expect("the connection closes");
+    }
     let (base, _) = server.url.rsplit_once('/').expect("the URL names a database");
     format!("{base}/{name}")
 }
@@ -84,9 +99,12 @@ pub fn drop_database(url: &str) {
     let dropper = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let mut conn = PgConnection::connect(&server().url).await.map_err(std::io::Error::other)?;
-            for sql in statements {
-                sqlx::query(AssertSqlSafe(sql)).execute(&mut conn).await.map_err(std::io::Error::other)?;
+            for url in server().all() {
+                let mut conn = PgConnection::connect(url).await.map_err(std::io::Error::other)?;
+                for sql in &statements {
+                    let sql = AssertSqlSafe(sql.as_str());
+                    sqlx::query(sql).execute(&mut conn).await.map_err(std::io::Error::other)?;
+                }
             }
             std::io::Result::Ok(())
         })

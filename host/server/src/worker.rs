@@ -109,7 +109,7 @@ impl Workers {
         for number in 0..count {
             let (workers, shutdown) = (self.clone(), shutdown.clone());
             let (host, name) = (host.clone(), format!("{host}/{number}"));
-            tasks.spawn(async move { workers.work(&host, &name, &shutdown).await });
+            tasks.spawn(async move { Box::pin(workers.work(&host, &name, &shutdown)).await });
         }
     }
 

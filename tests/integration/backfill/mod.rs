@@ -35,7 +35,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::fixtures::NOTES;
+use crate::fixtures::{NOTES, execute};
 use crate::support::instance::{Instance, record_lexicon};
 
 /// A server, and a network that it can backfill from. Jobs are created in the database: the server notices them.
@@ -220,11 +220,7 @@ impl Scene {
 
     /// Executes a statement directly in the database.
     async fn execute(&self, sql: String) {
-        let sql = sqlx::AssertSqlSafe(sql);
-        match &self.db {
-            Db::Sqlite(db) => drop(sqlx::raw_sql(sql).execute(&db.writer).await.unwrap()),
-            Db::Postgres(db) => drop(sqlx::raw_sql(sql).execute(&db.pool).await.unwrap()),
-        }
+        execute(&self.db, &sql).await;
     }
 
     /// The types of the events about backfills, the oldest first.

@@ -35,6 +35,12 @@ async fn tokens_are_refreshed_once_and_a_dead_hosts_sync_goes_on() {
     let back = format!("/external-auth{}", back.split_once("/external-auth").unwrap().1);
     assert_eq!(location(&browser.get(&hosts.a, &back).await), format!("{BACK}?auth=success"));
 
+    // A host learns of the client of another by a notification.
+    let knows = async || {
+        alice.request(&hosts.b, Method::GET, "/external-auth/accounts", None).await.status.is_success()
+    };
+    soon("the other host knows the client", NOTIFIED_WITHIN, knows).await;
+
     service.expire_in(Some(3_600));
     let refresh = async |host: &Instance| {
         let refreshed = alice.request(host, Method::POST, "/external-auth/probe/refresh", None).await;

@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_mins(90);
 struct Fill {
     server: Instance,
     jetstream: FakeJetstream,
-    database: Option<u32>,
+    database: Option<cpu::Servers>,
     url: String,
     first_time_us: i64,
     /// The number of records pushed.
@@ -66,7 +66,7 @@ pub async fn measure(databases: &Databases, records: usize, cache_mib: u64) -> a
 }
 
 impl Fill {
-    async fn start(url: &str, database: Option<u32>, cache_mib: &str) -> anyhow::Result<Self> {
+    async fn start(url: &str, database: Option<cpu::Servers>, cache_mib: &str) -> anyhow::Result<Self> {
         let jetstream = FakeJetstream::start().await;
         let server = server::start_with(url, &jetstream.url(), &[("DATABASE_CACHE_MIB", cache_mib)]).await;
         for collection in data::collections() {
@@ -133,7 +133,7 @@ impl Fill {
     }
 
     fn cpu(&self) -> Duration {
-        cpu::of(self.server.pid()) + self.database.map_or(Duration::ZERO, cpu::of_family)
+        cpu::of(self.server.pid()) + self.database.map_or(Duration::ZERO, cpu::of_database)
     }
 
     /// Indexes the records up to `end`. Returns events per CPU-second, with the database's, and per second.

@@ -6,7 +6,7 @@ mod last;
 mod local;
 mod network;
 
-pub use database::{DATABASE_FIX, of_open, pending_migrations, replicas};
+pub use database::{DATABASE_FIX, nodes, of_open, pending_migrations, replicas};
 pub use last::LastChecks;
 pub use local::{configuration, secrets};
 pub use network::network;

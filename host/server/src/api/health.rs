@@ -10,6 +10,7 @@ use crate::app::App;
 use belvedere_instance::config::backfill::CATCH_UP;
 use belvedere_instance::indexing::Stall;
 use belvedere_storage::store::gaps::OpenGap;
+use belvedere_storage::store::nodes::NodeStatus;
 use belvedere_web::http::{Error, Request, Response, response};
 
 /// `GET /health`: always `ok`, without any check (service.md).
@@ -42,6 +43,9 @@ struct Checks {
     catch_up: Check,
     /// Never failed: labels that are stored stay in force.
     labelers: Check,
+    /// Never failed: names the nodes of a database in shards whose collections can't be read. All other collections can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<Check>,
     /// Failed while the server finishes its last requests before a shutdown.
     accepting: Check,
 }
@@ -73,12 +77,15 @@ pub async fn readyz(app: Arc<App>, _request: Request) -> Result<Response, Error>
     } else {
         Check::OK
     };
+    let nodes = app.db.nodes();
+    let lost: Vec<&NodeStatus> = nodes.iter().filter(|node| node.is_lost).collect();
     let checks = Checks {
         database: found.database.into(),
         migrations: found.migrations.into(),
-        stream: stream(&app),
+        stream: stream(&app, !nodes.is_empty()),
         catch_up: catch_up(&found.gaps, app.settings.catches_up()),
         labelers: labelers(&app),
+        nodes: (!nodes.is_empty()).then(|| describe_nodes(&lost)),
         accepting,
     };
     let ready =
@@ -111,11 +118,15 @@ fn catch_up(gaps: &[OpenGap], is_enabled: bool) -> Check {
     }
 }
 
-fn stream(app: &App) -> Check {
+/// `in_shards`: the stream may wait for a node while the host answers for all others.
+fn stream(app: &App, in_shards: bool) -> Check {
     let status = app.stream.status();
     match status.stalled {
         None if status.standby => Check::ok_with("another host follows the stream"),
         None => Check::OK,
+        Some(Stall::Database { since }) if in_shards => {
+            Check::ok_with(format!("nothing could be committed since {since}"))
+        }
         Some(Stall::Database { since }) => Check::failed(format!("nothing could be committed since {since}")),
         Some(Stall::Broken { since }) => Check::failed(format!("the stream broke at {since}: restart")),
         Some(Stall::Unreadable { since }) => {
@@ -124,6 +135,20 @@ fn stream(app: &App) -> Check {
         Some(Stall::Disconnected { since }) => {
             Check::failed(format!("not connected to a Jetstream server since {since}"))
         }
+    }
+}
+
+fn describe_nodes(lost: &[&NodeStatus]) -> Check {
+    let describe = |NodeStatus { server, shards, .. }: &&NodeStatus| {
+        format!(
+            "{} is lost: the collections of its {} shards can't be read or written",
+            server.server,
+            shards.len()
+        )
+    };
+    match lost {
+        [] => Check::OK,
+        lost => Check::ok_with(lost.iter().map(describe).collect::<Vec<_>>().join(". ")),
     }
 }
 

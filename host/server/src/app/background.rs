@@ -52,8 +52,10 @@ impl App {
         self.tasks.spawn(Arc::clone(self).compare_rollouts());
         self.tasks.spawn(Arc::clone(self).store_recordings());
         self.tasks.spawn(Arc::clone(self).follow_changes());
-        let (replicated, ending) = (db.clone(), drain.clone());
-        self.tasks.spawn(async move { replicated.watch_replicas(ending).await });
+        let (watched, ending) = (db.clone(), drain.clone());
+        self.tasks.spawn(async move {
+            tokio::join!(watched.watch_replicas(ending.clone()), watched.watch_nodes(ending));
+        });
         let (app, ending) = (Arc::clone(self), drain.clone());
         self.tasks.spawn(async move {
             ending.run_until_cancelled(app.network_lexicons.follow_stream(&app)).await;

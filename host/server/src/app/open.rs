@@ -14,6 +14,7 @@ use belvedere_scripting::plugins;
 use belvedere_scripting::scripts::{EngineConfig, EngineError};
 use belvedere_storage::store::script_sql::role::ScriptRole;
 use belvedere_storage::store::server_lock::ServerLockError;
+use belvedere_storage::store::shards::{self, ShardsError};
 use belvedere_storage::store::{Db, Resources, StoreError};
 use belvedere_web::net::{self, OutboundPolicy};
 
@@ -26,6 +27,8 @@ pub enum StartError {
     Lock(#[from] ServerLockError),
     #[error("the database at {url} can't be used: {error}")]
     Store { url: String, error: StoreError },
+    #[error("the database at {url} can't be distributed: {error}")]
+    Shards { url: String, error: ShardsError },
     #[error("the script engine can't be set up: {0}")]
     Engine(#[from] EngineError),
     #[error(transparent)]
@@ -49,20 +52,34 @@ pub fn resources(config: &config::Database) -> Resources {
     }
 }
 
-/// Opens the database and brings its schema up to date.
+/// Opens the database and brings its schema up to date. Distributes a new one if the configuration says so.
 ///
 /// # Errors
 /// Names the database, without its password.
 pub async fn open_store(config: &config::Database, scripts: &ScriptRole) -> Result<Db, StartError> {
     let named = |error| StartError::Store { url: config.redacted_url(), error };
-    let db = Db::open_with(&config.url, resources(config), scripts).await.map_err(named)?;
+    let mut db = open_current(config, scripts).await.map_err(named)?;
+    if config.wants_shards {
+        let failed = |error| StartError::Shards { url: config.redacted_url(), error };
+        if shards::distribute_new(&db).await.map_err(failed)? {
+            db.close().await;
+            db = open_current(config, scripts).await.map_err(named)?;
+        }
+    }
+    // The first requests find the nodes, and scripts what they read.
+    db.look_at_nodes().await;
+    db.with_replicas(&config.replicas.urls, config.replicas.max_lag).map_err(named)
+}
+
+async fn open_current(config: &config::Database, scripts: &ScriptRole) -> Result<Db, StoreError> {
+    let db = Db::open_with(&config.url, resources(config), scripts).await?;
     // Checking is cheaper than the lock that a migration takes.
-    if db.pending_migrations().await.map_err(named)? > 0 {
-        db.migrate().await.map_err(named)?;
+    if db.pending_migrations().await? > 0 {
+        db.migrate().await?;
     } else {
         db.prepare_script_role().await;
     }
-    db.with_replicas(&config.replicas.urls, config.replicas.max_lag).map_err(named)
+    Ok(db)
 }
 
 /// The database role of scripts' SQL, whose password is derived from the encryption key: hosts that share a database

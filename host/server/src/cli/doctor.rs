@@ -67,6 +67,7 @@ async fn database(database: &Database, access: Option<&ScriptRole>) -> Vec<Check
     };
     let mut found = checks::of_open(&db, &shown, database.max_connections, access.is_some()).await;
     found.extend(replicas(&db, database).await);
+    found.extend(checks::nodes(db.look_at_nodes().await));
     db.close().await;
     found
 }

@@ -1,4 +1,4 @@
-//! `belvedere shards`: shows the shards of a database on a Citus cluster, distributes one, and moves a shard.
+//! `belvedere shards`: shows the shards of a database on a Citus cluster, distributes one, and moves or splits a shard.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::display::grouped;
 use super::{existing, print_error, print_line};
 use belvedere_instance::config::Config;
-use belvedere_storage::store::shards::{self, Contents, Node, Shard};
+use belvedere_storage::store::Db;
+use belvedere_storage::store::shards::{self, Contents, Node, Shard, ShardsError};
 
 /// Collections of a shard that are named.
 const NAMED_COLLECTIONS: usize = 3;
@@ -35,6 +36,14 @@ enum Command {
         #[arg(value_name = "HOST:PORT")]
         node: String,
     },
+    /// Split a shard between its largest collection and all others, or print what would be moved
+    Split {
+        /// The number of the shard
+        shard: u8,
+        /// Do it: reads of the shard go on, writes wait until it is done
+        #[arg(long)]
+        now: bool,
+    },
 }
 
 pub(super) async fn run(options: Options, config: &Config) -> anyhow::Result<ExitCode> {
@@ -59,15 +68,42 @@ pub(super) async fn run(options: Options, config: &Config) -> anyhow::Result<Exi
                 let seconds = started.elapsed().as_secs_f64();
                 print_error(&format_args!("distributed in {seconds:.1} s; start all hosts again"));
             } else {
-                print_error(&"nothing was changed; with --now it is");
+                print_error(&NOT_DONE);
             }
             Ok(())
         }
-        Some(Command::Move { shard, node }) => shards::move_to(&db, shard, &node).await,
+        Some(Command::Move { shard, node }) => {
+            let moved = shards::move_to(&db, shard, &node).await;
+            // Scripts read it there from now on.
+            db.look_at_nodes().await;
+            moved
+        }
+        Some(Command::Split { shard, now }) => split(&db, shard, now).await,
     };
     db.close().await;
     done?;
     Ok(ExitCode::SUCCESS)
+}
+
+const NOT_DONE: &str = "nothing was changed; with --now it is";
+
+async fn split(db: &Db, number: u8, now: bool) -> Result<(), ShardsError> {
+    let started = Instant::now();
+    let split = if now { shards::split(db, number).await? } else { shards::plan_split(db, number).await? };
+    for (nsid, records) in &split.moved {
+        print_line(&format_args!("{:>14} records  {nsid}", grouped(records.unsigned_abs())));
+    }
+    if !now {
+        print_error(&NOT_DONE);
+        return Ok(());
+    }
+    let (own, rest, seconds) = (split.own, split.rest, started.elapsed().as_secs_f64());
+    print_error(&format_args!(
+        "split in {seconds:.1} s: {} is shard {own}, and these are shard {rest}",
+        split.largest
+    ));
+    db.look_at_nodes().await;
+    Ok(())
 }
 
 fn node_line(node: &Node) -> String {

@@ -4,7 +4,8 @@ use http::StatusCode;
 use sqlx::error::ErrorKind;
 
 use super::fence::TermOver;
-use super::lost::is_lost;
+use super::lost::{NodeLost, is_lost, is_of_node};
+use super::partitions::{UnknownPartition, is_of_split};
 use super::revisions::Stale;
 use belvedere_web::fair_share::Full;
 use belvedere_web::http::Error;
@@ -84,7 +85,7 @@ impl From<sqlx::Error> for StoreError {
                     let what = database.constraint().unwrap_or_else(|| database.message());
                     return Self::Conflict(what.to_owned());
                 }
-                if database.code().is_some_and(|code| is_temporary(&code)) {
+                if database.code().is_some_and(|code| is_temporary(&code)) || is_of_split(&error) {
                     return Self::Unavailable(error);
                 }
                 if database.code().is_some_and(|code| is_timeout(&code)) {
@@ -98,9 +99,16 @@ impl From<sqlx::Error> for StoreError {
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => Self::Unavailable(error),
             sqlx::Error::Configuration(source) if source.is::<TermOver>() => Self::Superseded,
+            sqlx::Error::Configuration(source) if source.is::<NodeLost>() => Self::Unavailable(error),
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Self::Corrupt(error.to_string()),
             _ => Self::Database(error),
         }
+    }
+}
+
+impl From<UnknownPartition> for StoreError {
+    fn from(error: UnknownPartition) -> Self {
+        Self::Corrupt(error.to_string())
     }
 }
 
@@ -122,13 +130,25 @@ fn is_tls(error: &sqlx::Error) -> bool {
     }
 }
 
-/// The response to an error that the handler does not map itself: 503 for [`StoreError::Busy`], 409 for
-/// [`StoreError::Stale`], otherwise 500 with the cause in the log. Handlers map conflicts and missing rows before they use this conversion.
+/// The answer to a request for records of a shard whose node is lost. The log names the node.
+const NODE_LOST: &str = "the database server that has these records can't be reached: try again later";
+
+/// The answer while this host does not know yet where the records of a shard are that was split.
+const SHARD_SPLIT: &str = "the shard of these records was split a moment ago: try again in a few seconds";
+
+/// The response to an error that the handler does not map itself: 503 for [`StoreError::Busy`], a lost node and a shard that was split,
+/// 409 for [`StoreError::Stale`], otherwise 500 with the cause in the log. Handlers map conflicts and missing rows before they use this conversion.
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Busy(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
             StoreError::Stale(stale) => Self::conflict(stale.to_string()),
+            StoreError::Unavailable(lost) if is_of_node(&lost) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, NODE_LOST)
+            }
+            StoreError::Unavailable(split) if is_of_split(&split) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, SHARD_SPLIT)
+            }
             error => Self::internal(error),
         }
     }

@@ -4,7 +4,7 @@
 //! repeated on another connection without harm, so that no caller notices a restart of the database. A write is not
 //! repeated: the server may have committed it before the connection was lost.
 //!
-//! A read on a replica that fails, or waits for a replica that is not used any more, runs on the primary.
+//! A read on another server (a replica, or a node with shards) that fails, or waits for one that is not used any more, runs on the primary.
 
 use std::ops::DerefMut;
 use std::{fmt, io};
@@ -26,7 +26,7 @@ pub(super) trait ConnectionPool: Send + Sync {
 
     fn acquire(&self) -> impl Future<Output = Result<Self::Guard<'_>, sqlx::Error>> + Send;
 
-    /// A connection for a statement that failed on a replica. By default as [`Self::acquire`].
+    /// A connection for a statement that failed on another server. By default as [`Self::acquire`].
     fn acquire_primary(&self) -> impl Future<Output = Result<Self::Guard<'_>, sqlx::Error>> + Send {
         self.acquire()
     }
@@ -59,7 +59,7 @@ pub(super) enum Remedy {
     None,
     /// The connection was lost: the statement runs once more on another one.
     NewConnection,
-    /// The statement ran on a replica: it runs on the primary, as if it had not run yet.
+    /// The statement ran on another server: it runs on the primary, as if it had not run yet.
     Primary,
 }
 
@@ -74,7 +74,7 @@ async fn unless_abandoned<T>(
             Some(result) => result,
             None => Err(sqlx::Error::Io(io::Error::new(
                 io::ErrorKind::TimedOut,
-                "the replica is not used any more",
+                "the server is not used any more",
             ))),
         },
     }

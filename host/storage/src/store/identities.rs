@@ -47,7 +47,7 @@ pub async fn accounts(db: &Db, dids: &[Did]) -> Result<HashMap<String, Account>,
         Db::Postgres(db) => {
             let sql = "SELECT d.did, d.status, i.handle, i.pds, i.known_at FROM dids d \
                        LEFT JOIN account_identities i ON i.did_id = d.id WHERE d.did = ANY($1)";
-            sqlx::query_as(sql).bind(names).fetch_all(db.read_pool.reads()).await?
+            sqlx::query_as(sql).bind(names).fetch_all(db.read_pools.hot.reads()).await?
         }
     };
     let account = |(did, status, handle, pds, known_at): Row| {

@@ -1,11 +1,13 @@
 //! Assigns numeric ids to DIDs and collections and finds the DIDs of ids, with caches in memory.
 //!
 //! An id is assigned once and never removed (a purged account keeps its row in `dids`), and the partition of a collection
-//! follows from its id. So the cache can't become stale, even when several processes share the database.
+//! follows from its id until its shard is split. Then that shard is gone for ever: statements that name it fail until this process
+//! knows the present ones, and entries that have it are not used. So the cache can't become stale, even when several processes share the
+//! database.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sqlx::AssertSqlSafe;
 
@@ -22,6 +24,7 @@ const COLLECTIONS_PER_GENERATION: usize = 4_096;
 pub(super) struct Interner {
     /// Whether the database is in shards.
     in_shards: bool,
+    parts: RwLock<Arc<[Partition]>>,
     dids: Mutex<Generations<Did, i64>>,
     names: Mutex<Generations<i64, Arc<str>>>,
     collections: Mutex<Generations<Nsid, Collection>>,
@@ -33,6 +36,24 @@ pub(super) struct Collection {
     pub(super) id: i64,
     /// The part of `records` and `record_refs` that has its rows.
     pub(super) partition: Partition,
+}
+
+/// Whether a value of the cache may be used.
+trait Exists {
+    fn exists(&self, ids: &Interner) -> bool;
+}
+
+/// An id is never removed.
+impl Exists for i64 {
+    fn exists(&self, _: &Interner) -> bool {
+        true
+    }
+}
+
+impl Exists for Collection {
+    fn exists(&self, ids: &Interner) -> bool {
+        !ids.in_shards || ids.parts().contains(&self.partition)
+    }
 }
 
 /// A bounded map that drops entries not used recently. When the current generation is full, it replaces the previous
@@ -67,11 +88,12 @@ impl<K: Eq + Hash + Clone, V: Clone> Generations<K, V> {
 }
 
 impl Interner {
-    /// `accounts`: how many DIDs are cached.
-    pub(super) fn new(accounts: usize, in_shards: bool) -> Self {
+    /// `accounts`: how many DIDs are cached. `shards`: their numbers; none for a database that is not in shards.
+    pub(super) fn new(accounts: usize, shards: &[u8]) -> Self {
         let per_generation = accounts.div_ceil(2);
         Self {
-            in_shards,
+            in_shards: !shards.is_empty(),
+            parts: RwLock::new(parts(shards)),
             dids: Mutex::new(Generations::new(per_generation)),
             names: Mutex::new(Generations::new(per_generation)),
             collections: Mutex::new(Generations::new(COLLECTIONS_PER_GENERATION)),
@@ -83,8 +105,17 @@ impl Interner {
     }
 
     /// Each of these once is the whole database.
-    pub(super) fn parts(&self) -> Vec<Partition> {
-        if self.in_shards { Partition::shards().collect() } else { vec![Partition::Whole] }
+    pub(super) fn parts(&self) -> Arc<[Partition]> {
+        Arc::clone(&self.parts.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes the numbers of the shards that there are now, in a database in shards. None is no answer: a database is not put together
+    /// again while it is used.
+    pub(super) fn set_shards(&self, shards: &[u8]) {
+        if shards.is_empty() {
+            return;
+        }
+        *self.parts.write().unwrap_or_else(PoisonError::into_inner) = parts(shards);
     }
 
     /// `partition`: its number, on PostgreSQL.
@@ -112,10 +143,19 @@ impl Interner {
     }
 }
 
+fn parts(shards: &[u8]) -> Arc<[Partition]> {
+    if shards.is_empty() {
+        return Arc::new([Partition::Whole]);
+    }
+    shards.iter().copied().map(Partition::Shard).collect()
+}
+
 /// A collection; `None` when none of its records was ever indexed. Never writes.
 pub(super) async fn collection(db: &Db, nsid: &Nsid) -> Result<Option<Collection>, StoreError> {
     let cache = &db.ids().collections;
-    if let Some(collection) = lock(cache).get(nsid) {
+    if let Some(collection) = lock(cache).get(nsid)
+        && collection.exists(db.ids())
+    {
         return Ok(Some(collection));
     }
     let sql = match db {
@@ -159,7 +199,7 @@ pub(super) async fn did_ids<'a>(
 /// The ids of those `dids` that have one, each once. Never writes.
 pub(super) async fn existing_did_ids(db: &Db, dids: &[Did]) -> Result<Vec<i64>, StoreError> {
     let cache = &db.ids().dids;
-    let (mut known, missing) = cached(cache, dids.iter());
+    let (mut known, missing) = cached(db.ids(), cache, dids.iter());
     if !missing.is_empty() {
         let rows: Vec<(String, i64)> = match db {
             Db::Sqlite(db) => {
@@ -169,7 +209,7 @@ pub(super) async fn existing_did_ids(db: &Db, dids: &[Did]) -> Result<Vec<i64>, 
             Db::Postgres(db) => {
                 let names: Vec<&str> = missing.iter().map(|did| did.as_str()).collect();
                 let sql = "SELECT did, id FROM dids WHERE did = ANY($1)";
-                sqlx::query_as(sql).bind(names).fetch_all(db.read_pool.reads()).await?
+                sqlx::query_as(sql).bind(names).fetch_all(db.read_pools.hot.reads()).await?
             }
         };
         let found: HashMap<String, i64> = rows.into_iter().collect();
@@ -211,7 +251,8 @@ type Row = (String, i64, Option<i32>);
 
 /// The values of the keys that are in memory, and the other keys, each once. They are sorted: all hosts insert in this order, so that
 /// two of them can't deadlock.
-fn cached<'a, K: Eq + Hash + Clone + Ord, V: Copy>(
+fn cached<'a, K: Eq + Hash + Clone + Ord, V: Copy + Exists>(
+    ids: &Interner,
     cache: &Mutex<Generations<K, V>>,
     keys: impl Iterator<Item = &'a K>,
 ) -> (HashMap<&'a K, V>, Vec<&'a K>) {
@@ -221,7 +262,7 @@ fn cached<'a, K: Eq + Hash + Clone + Ord, V: Copy>(
         if known.contains_key(key) {
             continue;
         }
-        if let Some(value) = cache.get(key) {
+        if let Some(value) = cache.get(key).filter(|value| value.exists(ids)) {
             known.insert(key, value);
         } else {
             missing.push(key);
@@ -232,13 +273,13 @@ fn cached<'a, K: Eq + Hash + Clone + Ord, V: Copy>(
     (known, missing)
 }
 
-async fn ids<'a, K: Eq + Hash + Clone + Ord + AsRef<str> + 'a, V: Copy>(
+async fn ids<'a, K: Eq + Hash + Clone + Ord + AsRef<str> + 'a, V: Copy + Exists>(
     db: &Db,
     cache: &Mutex<Generations<K, V>>,
     keys: impl Iterator<Item = &'a K>,
     table: Table<V>,
 ) -> Result<HashMap<&'a K, V>, StoreError> {
-    let (mut known, missing) = cached(cache, keys);
+    let (mut known, missing) = cached(db.ids(), cache, keys);
     if missing.is_empty() {
         return Ok(known);
     }

@@ -295,7 +295,7 @@ async fn records_of(db: &Db, subjects: &BTreeSet<&str>) -> Result<HashMap<String
     }
     let records = Value::Array(records).to_string();
     let mut found = HashMap::new();
-    for part in db.ids().parts() {
+    for part in db.ids().parts().iter().copied() {
         let rows: Vec<RecordOf> = match db {
             Db::Sqlite(db) => sqlx::query_as(RECORDS_SQLITE).bind(&records).fetch_all(&db.reader).await?,
             Db::Postgres(db) => {

@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
 /// Shared by the pools of one server.
 #[derive(Debug)]
 pub(super) struct Losses {
@@ -38,13 +40,36 @@ impl Losses {
 /// Whether an error of a statement means that its connection is lost: the socket failed, or the server reported that
 /// it ends the connection (classes 08 and 57P0x) or has ended its transaction's session (25P03).
 pub(super) fn is_lost(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(_))
+        || ended(error)
+            .is_some_and(|(code, severity)| severity != PgSeverity::Error && code != CANNOT_CONNECT)
+}
+
+/// The node of a shard is known to be lost, so that a read of it was not sent anywhere.
+#[derive(Debug, thiserror::Error)]
+#[error("the node of these records is lost")]
+pub(super) struct NodeLost;
+
+/// Whether a node of the cluster is lost: this host knows it, or the server has lost its connection to the node. The connection to
+/// the server itself is well.
+pub(super) fn is_of_node(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Io(_) => true,
-        sqlx::Error::Database(database) => database.code().is_some_and(|code| {
-            code.starts_with("08") || ["57P01", "57P02", "57P05", "25P03"].contains(&&*code)
-        }),
-        _ => false,
+        sqlx::Error::Configuration(source) => source.is::<NodeLost>(),
+        error => ended(error).is_some_and(|(_, severity)| severity == PgSeverity::Error),
     }
+}
+
+const CANNOT_CONNECT: &str = "57P03";
+pub(super) const UNDEFINED_TABLE: &str = "42P01";
+
+/// The code and severity of a report that a connection has ended. The severity is fatal if it was the one to us.
+fn ended(error: &sqlx::Error) -> Option<(&str, PgSeverity)> {
+    let sqlx::Error::Database(database) = error else { return None };
+    let reported = database.try_downcast_ref::<PgDatabaseError>()?;
+    let code = reported.code();
+    let is_ending =
+        code.starts_with("08") || ["57P01", "57P02", CANNOT_CONNECT, "57P05", "25P03"].contains(&code);
+    is_ending.then(|| (code, reported.severity()))
 }
 
 #[cfg(test)]

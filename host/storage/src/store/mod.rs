@@ -21,6 +21,7 @@ mod counts;
 pub mod cursors;
 pub mod dead_letters;
 mod dedicated_connection;
+mod definitions;
 pub mod delegates;
 mod disk_space;
 pub mod domains;
@@ -121,7 +122,7 @@ use sqlx::migrate::{Migrate, MigrateError, Migrator};
 pub use error::StoreError;
 pub use patch::Patch;
 use pools::{hot, in_transaction, on};
-pub use postgres::{Postgres, replicas};
+pub use postgres::{Postgres, nodes, replicas};
 pub use resources::Resources;
 use script_sql::role::ScriptRole;
 pub use sqlite::Sqlite;
@@ -259,6 +260,12 @@ impl Db {
 
     async fn apply_migrations(&self) -> Result<(), StoreError> {
         let mut missing = usize::MAX;
+        if let Self::Postgres(db) = self
+            && db.nodes.is_some()
+            && self.pending_migrations().await? > 0
+        {
+            nodes::prepare_migrations(db).await?;
+        }
         loop {
             let result = match self {
                 Self::Sqlite(db) => SQLITE_MIGRATIONS.run(&db.writer).await,
@@ -330,6 +337,18 @@ impl Db {
                 let sql = "SELECT setting::bigint FROM pg_settings WHERE name = 'max_connections'";
                 Ok(sqlx::query_scalar(sql).fetch_optional(db.reader()).await?)
             }
+        }
+    }
+
+    /// The bytes of pages that PostgreSQL itself keeps in memory (`shared_buffers`), and those of the database. `None` on SQLite, and in
+    /// shards, whose records are on other servers.
+    pub async fn server_buffers(&self) -> Result<Option<(i64, i64)>, StoreError> {
+        match self {
+            Self::Postgres(db) if db.nodes.is_none() => {
+                let sql = "SELECT pg_size_bytes(current_setting('shared_buffers')), pg_database_size(current_database())";
+                Ok(Some(sqlx::query_as(sql).fetch_one(db.reader()).await?))
+            }
+            _ => Ok(None),
         }
     }
 

@@ -9,10 +9,24 @@
 
 use std::sync::OnceLock;
 
-use super::StoreError;
+use sqlx::PgExecutor;
+
+use super::lost::UNDEFINED_TABLE;
 
 /// The partitions of each table; the migration that creates them has the same number.
 pub(super) const COUNT: u8 = 16;
+
+/// The numbers of shards are less. The first [`COUNT`] are those of partitions; a shard that is split gives way to two new ones.
+pub(super) const SHARD_NUMBERS: u8 = 100;
+
+/// Tables that are divided by collection in a database in shards, in the order of [`Tables::all`].
+pub(super) const DIVIDED: [&str; 5] =
+    ["records", "record_refs", "invalid_records", "tombstones", "link_counts"];
+
+/// The database names a partition that this server does not know.
+#[derive(Debug, thiserror::Error)]
+#[error("records has a partition {0}")]
+pub(super) struct UnknownPartition(i32);
 
 /// The partition of a collection in all of its tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,12 +41,11 @@ pub(super) enum Partition {
 
 impl Partition {
     /// The partition with the number that [`partition_number`] has found.
-    pub(super) fn of_number(number: i32, in_shards: bool) -> Result<Self, StoreError> {
+    pub(super) fn of_number(number: i32, in_shards: bool) -> Result<Self, UnknownPartition> {
         match u8::try_from(number) {
-            Ok(number) if number < COUNT => {
-                Ok(if in_shards { Self::Shard(number) } else { Self::Numbered(number) })
-            }
-            _ => Err(StoreError::Corrupt(format!("records has a partition {number}"))),
+            Ok(number) if in_shards && number < SHARD_NUMBERS => Ok(Self::Shard(number)),
+            Ok(number) if !in_shards && number < COUNT => Ok(Self::Numbered(number)),
+            _ => Err(UnknownPartition(number)),
         }
     }
 
@@ -67,16 +80,30 @@ impl Partition {
             Self::Shard(number) => usize::from(number) + 1 + usize::from(COUNT),
         }
     }
+}
 
-    fn all() -> impl Iterator<Item = Self> {
-        let numbered = (0..COUNT).map(Self::Numbered);
-        std::iter::once(Self::Whole).chain(numbered).chain(Self::shards())
-    }
+/// Whether a statement failed because its shard was split, and this process does not know yet.
+pub(super) fn is_of_split(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(database) = error else { return false };
+    database.code().as_deref() == Some(UNDEFINED_TABLE) && names_shard(database.message())
+}
 
-    /// Those of a database in shards.
-    pub(super) fn shards() -> impl Iterator<Item = Self> {
-        (0..COUNT).map(Self::Shard)
-    }
+/// Whether a message names a table of a shard: by its own name, or that of the table on the node, which has Citus's number behind it.
+pub(super) fn names_shard(message: &str) -> bool {
+    let is_shard = |after: &str| matches!(after.as_bytes(), [b'_', b'0'..=b'9', b'0'..=b'9', rest @ ..] if !matches!(rest, [b'0'..=b'9', ..]));
+    let names =
+        |table: &str| message.match_indices(table).any(|(at, _)| is_shard(&message[at + table.len()..]));
+    DIVIDED.into_iter().any(names)
+}
+
+/// The shards have tombstones of their own, which partitions don't.
+const NUMBERS: &str = "SELECT substr(relname, 12)::int FROM pg_class \
+     WHERE relnamespace = 'public'::regnamespace AND relname ~ '^tombstones_[0-9]{2}$' ORDER BY 1";
+
+/// The numbers of the shards, in order; none for a database that is not in shards.
+pub(super) async fn shard_numbers(db: impl PgExecutor<'_>) -> Result<Vec<u8>, sqlx::Error> {
+    let numbers: Vec<i32> = sqlx::query_scalar(NUMBERS).fetch_all(db).await?;
+    Ok(numbers.into_iter().filter_map(|number| u8::try_from(number).ok()).collect())
 }
 
 /// An expression for the number of the partition of the collection whose id `$id` is, on PostgreSQL.
@@ -143,21 +170,23 @@ impl Tables {
     }
 }
 
+/// The whole tables, the partitions and the shards.
+const ALL: usize = 1 + COUNT as usize + SHARD_NUMBERS as usize;
+
 /// Statements for each partition, written on first use.
 #[derive(Debug)]
 pub(super) struct PerPartition<T: Texts> {
     write: fn(&Tables) -> T,
-    kept: OnceLock<Vec<T::Kept>>,
+    kept: [OnceLock<T::Kept>; ALL],
 }
 
 impl<T: Texts> PerPartition<T> {
     pub(super) const fn new(write: fn(&Tables) -> T) -> Self {
-        Self { write, kept: OnceLock::new() }
+        Self { write, kept: [const { OnceLock::new() }; ALL] }
     }
 
     pub(super) fn of(&'static self, partition: Partition) -> &'static T::Kept {
-        let write = |of| (self.write)(&Tables::of(of)).keep();
-        &self.kept.get_or_init(|| Partition::all().map(write).collect())[partition.index()]
+        self.kept[partition.index()].get_or_init(|| (self.write)(&Tables::of(partition)).keep())
     }
 }
 
@@ -211,11 +240,32 @@ mod tests {
     }
 
     #[test]
-    fn there_are_sixteen() {
-        assert!([-1, 16, 255, 256].into_iter().all(|number| Partition::of_number(number, false).is_err()));
-        for (index, partition) in Partition::all().enumerate() {
-            assert_eq!(partition.index(), index);
+    fn tables_of_shards_are_recognised() {
+        for message in [
+            r#"relation "records_03" does not exist"#,
+            r#"relation "public.record_refs_16_102009" does not exist"#,
+            "Relation »tombstones_99« existiert nicht",
+        ] {
+            assert!(names_shard(message), "{message}");
         }
-        assert_eq!(Partition::all().count(), 33);
+        for message in [
+            r#"relation "records" does not exist"#,
+            "records_1",
+            "records_100",
+            "record_counts_99",
+            "records_x1",
+        ] {
+            assert!(!names_shard(message), "{message}");
+        }
+    }
+
+    #[test]
+    fn each_has_a_place_of_its_own() {
+        assert!([-1, 16, 255, 256].into_iter().all(|number| Partition::of_number(number, false).is_err()));
+        assert!([-1, 100, 256].into_iter().all(|number| Partition::of_number(number, true).is_err()));
+        let numbered = (0..COUNT).map(Partition::Numbered);
+        let shards = (0..SHARD_NUMBERS).map(Partition::Shard);
+        let all = std::iter::once(Partition::Whole).chain(numbered).chain(shards);
+        assert!(all.map(Partition::index).eq(0..ALL));
     }
 }

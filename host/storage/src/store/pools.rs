@@ -19,8 +19,22 @@ macro_rules! on {
 }
 pub(super) use on;
 
-/// Evaluates the same code with the pool of hot reads ([`super::read_pool`]), on PostgreSQL that of the primary: `hot!(db, |pool| …)`.
+/// Evaluates the same code with the pool of hot reads ([`super::read_pool`]), on PostgreSQL that of the primary: `hot!(db, |pool| …)`. With a
+/// partition, `hot!(db, partition, |pool| …)`, it is that for reads of its records.
 macro_rules! hot {
+    ($db:expr, $partition:expr, |$pool:ident| $body:expr) => {
+        match $db {
+            $crate::store::Db::Sqlite(db) => {
+                let $pool = db.read_pool.reads();
+                $body
+            }
+            $crate::store::Db::Postgres(db) => {
+                let of_partition = db.pool_of($partition, $crate::store::reads::Reads::Hot);
+                let $pool = of_partition.reads();
+                $body
+            }
+        }
+    };
     ($db:expr, |$pool:ident| $body:expr) => {
         match $db {
             $crate::store::Db::Sqlite(db) => {
@@ -28,7 +42,7 @@ macro_rules! hot {
                 $body
             }
             $crate::store::Db::Postgres(db) => {
-                let $pool = db.read_pool.primary().reads();
+                let $pool = db.read_pools.hot.primary().reads();
                 $body
             }
         }

@@ -10,6 +10,23 @@ use std::time::Duration;
 use super::{Db, StoreError};
 use belvedere_web::fair_share::{Bounds, FairPool, Permit, Tenant};
 
+/// The purpose of a connection for reads, which have a time limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// Reads by an index that take a fraction of a millisecond.
+    Hot,
+    /// Reads that hold a permit in the pool of [`scans`](super::scans).
+    Scans,
+    /// The same, by an index of texts.
+    Searches,
+}
+
+impl Reads {
+    pub(super) fn of_scan(scans: bool) -> Self {
+        if scans { Self::Scans } else { Self::Hot }
+    }
+}
+
 /// Reads that may wait, of all tenants and of one: more than there are requests and scripts at the same time.
 const MAX_WAITING: usize = 16_384;
 const MAX_WAITING_PER_TENANT: usize = 4_096;

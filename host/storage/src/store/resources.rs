@@ -19,8 +19,9 @@ impl Resources {
         Self { connections, page_cache_mib: 16, cached_accounts: 1_024 }
     }
 
-    pub(super) fn interner(self, in_shards: bool) -> Interner {
-        Interner::new(self.cached_accounts, in_shards)
+    /// `shards`: the numbers of the database's shards, if it is in shards.
+    pub(super) fn interner(self, shards: &[u8]) -> Interner {
+        Interner::new(self.cached_accounts, shards)
     }
 
     /// The value of `PRAGMA cache_size` for the writer (negative: KiB). It has half of the memory: a commit touches pages

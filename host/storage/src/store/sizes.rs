@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Db, StoreError};
+use super::{Db, StoreError, shards};
 
 /// Tables that are listed, the largest first.
 const MAX_TABLES: i64 = 50;
@@ -27,7 +27,10 @@ pub async fn total(db: &Db) -> Result<i64, StoreError> {
     let postgres = "SELECT pg_database_size(current_database())";
     Ok(match db {
         Db::Sqlite(db) => sqlx::query_scalar(sqlite).fetch_one(&db.reader).await?,
-        Db::Postgres(db) => sqlx::query_scalar(postgres).fetch_one(db.reader()).await?,
+        Db::Postgres(db) => {
+            let sql = if db.nodes.is_some() { shards::sizes::TOTAL } else { postgres };
+            sqlx::query_scalar(sql).fetch_one(db.reader()).await?
+        }
     })
 }
 
@@ -45,7 +48,8 @@ pub async fn read(db: &Db) -> Result<(i64, Vec<TableSize>), StoreError> {
             Ok((size, tables))
         }
         Db::Postgres(db) => {
-            let tables = sqlx::query_as(POSTGRES).bind(MAX_TABLES).fetch_all(db.reader()).await?;
+            let sql = if db.nodes.is_some() { shards::sizes::TABLES } else { POSTGRES };
+            let tables = sqlx::query_as(sql).bind(MAX_TABLES).fetch_all(db.reader()).await?;
             Ok((size, tables))
         }
     }

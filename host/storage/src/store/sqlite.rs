@@ -13,8 +13,9 @@ use super::fields::FieldUsage;
 use super::health::FileId;
 use super::in_place::InPlace;
 use super::intern::Interner;
+use super::partitions::Partition;
 use super::read_pool::ReadPool;
-use super::reads;
+use super::reads::{self, Reads};
 use super::resources::{Resources, STATEMENT_CACHE};
 use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql;
@@ -134,9 +135,17 @@ impl Sqlite {
             script_costs: Arc::default(),
             file,
             connections: readers,
-            ids: Arc::new(resources.interner(false)),
+            ids: Arc::new(resources.interner(&[])),
             fields: Arc::default(),
         })
+    }
+
+    /// The connections for reads of records, which all partitions share.
+    pub(super) fn pool_of(&self, _: Partition, reads: Reads) -> &ReadPool<SqliteConnection> {
+        match reads {
+            Reads::Hot => &self.read_pool,
+            Reads::Scans | Reads::Searches => &self.scan_pool,
+        }
     }
 
     /// Reads the one text of a statement, on the pool of scans or where it is quick.
@@ -144,7 +153,7 @@ impl Sqlite {
         if !scans && let Ok(text) = self.in_place.text(sql.text(), sql.values()) {
             return Ok(text);
         }
-        let pool = if scans { &self.scan_pool } else { &self.read_pool };
+        let pool = self.pool_of(Partition::Whole, Reads::of_scan(scans));
         Ok(bound!(sql).fetch_one(pool.reads()).await?.try_get(0)?)
     }
 

@@ -2,6 +2,7 @@
 
 mod replicas;
 mod script_sql;
+mod shards;
 
 use std::path::Path;
 
@@ -9,6 +10,7 @@ use clap::Args;
 
 use self::replicas::{MAX_LAG, replicas};
 use self::script_sql::script_sql;
+use self::shards::wants_shards;
 use super::{NumberSetting, Problems, parse};
 
 pub use self::replicas::Replicas;
@@ -104,6 +106,9 @@ pub struct DatabaseArgs {
     #[arg(long = "database-read-max-lag-seconds", env = MAX_LAG.variable, help = MAX_LAG.help(), global = true,
         value_name = "SECONDS")]
     pub read_max_lag: Option<String>,
+    /// PostgreSQL: citus distributes a new database over the nodes of its cluster [default: none]
+    #[arg(long = "database-shards", env = "DATABASE_SHARDS", global = true, value_name = "citus")]
+    pub shards: Option<String>,
 }
 
 #[derive(Clone)]
@@ -121,6 +126,8 @@ pub struct Database {
     pub field_index_limit: u32,
     pub script_sql: ScriptSql,
     pub replicas: Replicas,
+    /// Whether a new database is distributed over the nodes of its cluster.
+    pub wants_shards: bool,
 }
 
 impl DatabaseArgs {
@@ -151,6 +158,7 @@ impl DatabaseArgs {
         let field_index_limit = FIELD_INDEXES.read(self.field_index_limit, problems);
         let script_sql = script_sql(self.script_sql, self.script_url, problems);
         let replicas = replicas(self.read_urls, self.read_max_lag, is_postgres, problems);
+        let wants_shards = wants_shards(self.shards, is_postgres, problems);
         Database {
             url,
             is_default,
@@ -160,6 +168,7 @@ impl DatabaseArgs {
             field_index_limit,
             script_sql,
             replicas,
+            wants_shards,
         }
     }
 }
@@ -177,13 +186,13 @@ impl Database {
         is_postgres(&self.url)
     }
 
-    /// The same settings for another database, which does not have the replicas of this one.
+    /// The same settings for another database, which does not have the replicas and shards of this one.
     #[must_use]
     pub fn moved_to(self, url: String) -> Self {
         let has_default = self.max_connections == default_connections(&self.url);
         let max_connections = if has_default { default_connections(&url) } else { self.max_connections };
         let replicas = Replicas { urls: Vec::new(), ..self.replicas };
-        Self { url, max_connections, replicas, ..self }
+        Self { url, max_connections, replicas, wants_shards: false, ..self }
     }
 
     /// The URL with its password redacted, for display.
@@ -235,6 +244,7 @@ impl std::fmt::Debug for Database {
             .field("field_index_limit", &self.field_index_limit)
             .field("script_sql", &self.script_sql)
             .field("replicas", &self.replicas)
+            .field("wants_shards", &self.wants_shards)
             .finish()
     }
 }

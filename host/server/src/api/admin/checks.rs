@@ -58,6 +58,7 @@ async fn run(app: &App) -> Vec<Check> {
     );
     found.extend(database);
     found.extend(checks::replicas(app.db.replicas()));
+    found.extend(checks::nodes(app.db.nodes()));
     // It was opened at the start, or the server would not run.
     found.push(Check::new("script_engine", "script engine", Ok("ready".to_owned())));
     found.extend(network);

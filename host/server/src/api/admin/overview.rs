@@ -18,7 +18,7 @@ use belvedere_storage::store::dead_letters::{self, DeadLetterFilter};
 use belvedere_storage::store::events::{self, EventFilter, Severity};
 use belvedere_storage::store::gaps::{self, GapReason, OpenGap};
 use belvedere_storage::store::jobs::{self, JobCounts};
-use belvedere_storage::store::replicas::ReplicaStatus;
+use belvedere_storage::store::replicas::ServerStatus;
 use belvedere_storage::store::status::{BackfillStatus, Stage};
 use belvedere_storage::store::{backfill, cursors, labelers, records};
 use belvedere_web::http::{Error, Request};
@@ -142,9 +142,9 @@ struct Replica {
     repeated_reads: u64,
 }
 
-impl From<ReplicaStatus> for Replica {
-    fn from(status: ReplicaStatus) -> Self {
-        let ReplicaStatus { server, unused, lag, replayed_at, reads, repeated } = status;
+impl From<ServerStatus> for Replica {
+    fn from(status: ServerStatus) -> Self {
+        let ServerStatus { server, unused, lag, replayed_at, reads, repeated } = status;
         Self {
             server,
             in_use: unused.is_none(),

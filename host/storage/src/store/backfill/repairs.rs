@@ -21,8 +21,14 @@ pub async fn create_repair(
         return Ok(None);
     }
     let take = "DELETE FROM repo_repairs WHERE did_id IN \
-                    (SELECT did_id FROM repo_repairs ORDER BY requested_at, did_id LIMIT $1) \
-                RETURNING (SELECT did FROM dids WHERE dids.id = repo_repairs.did_id)";
+                    (SELECT did_id FROM repo_repairs ORDER BY requested_at, did_id LIMIT $1) RETURNING did_id";
+    // A statement of its own: in shards one that deletes can't read a table of which each node has a copy.
+    let names = match db {
+        Db::Sqlite(_) => "SELECT did FROM dids WHERE id IN (SELECT value FROM json_each($1)) ORDER BY did",
+        Db::Postgres(_) => {
+            "SELECT did FROM dids WHERE id IN (SELECT v::bigint FROM json_array_elements_text($1::json) v) ORDER BY did"
+        }
+    };
     let insert_job = format!(
         "INSERT INTO backfill_jobs (id, kind, collection, did, status, stage, is_discovered, total_repos, \
              created_by, created_at, started_at) \
@@ -37,11 +43,12 @@ pub async fn create_repair(
         format!("INSERT INTO backfill_repos (job, did, status) SELECT $1, value, {PENDING} FROM {dids}");
     Ok(on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
-        let mut dids: Vec<String> = sqlx::query_scalar(take).bind(limit as i64).fetch_all(&mut *tx).await?;
-        if dids.is_empty() {
+        let taken: Vec<i64> = sqlx::query_scalar(take).bind(limit as i64).fetch_all(&mut *tx).await?;
+        if taken.is_empty() {
             return Ok(None);
         }
-        dids.sort_unstable();
+        let dids: Vec<String> =
+            sqlx::query_scalar(names).bind(to_json_text(&taken)).fetch_all(&mut *tx).await?;
         let only = match &*dids {
             [did] => Some(did),
             _ => None,

@@ -3,9 +3,8 @@
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::store::StoreError;
-use crate::store::partitions::{Partition, partition_number};
+use crate::store::partitions::{Partition, partition_number, shard_numbers};
 use crate::store::select::{Classes, Dialect, Keys, PostgresDialect};
-use crate::store::shards::IS_DISTRIBUTED;
 
 use super::error::BuildError;
 use super::{IndexKey, IndexKind};
@@ -60,8 +59,8 @@ pub(super) async fn build(conn: &mut PgConnection, key: &IndexKey, id: i64) -> R
         .bind(collection)
         .fetch_one(&mut *conn)
         .await?;
-    let in_shards: bool = sqlx::query_scalar(IS_DISTRIBUTED).fetch_one(&mut *conn).await?;
-    let records = Partition::of_number(number, in_shards)?.records();
+    let in_shards = !shard_numbers(&mut *conn).await?.is_empty();
+    let records = Partition::of_number(number, in_shards).map_err(StoreError::from)?.records();
     for (name, shape) in indexes {
         let sql = format!(
             "CREATE INDEX CONCURRENTLY {name} ON {records} {shape} WHERE collection_id = {collection}"

@@ -113,7 +113,7 @@ pub(super) async fn postgres(
     for sql in [labels, letters, moderated] {
         sqlx::query(sql).bind(&marked).execute(&mut *conn).await?;
     }
-    for part in interner.parts() {
+    for part in interner.parts().iter().copied() {
         sqlx::query(*TOMBSTONES.of(part)).bind(&marked).execute(&mut *conn).await?;
     }
     let collections: Vec<(i32, i64)> = sqlx::query_as(COLLECTIONS).fetch_all(&mut *conn).await?;
@@ -281,7 +281,8 @@ pub async fn prune_tombstones(db: &Db, before: Timestamp, max: u32) -> Result<u6
     let repos = "DELETE FROM repo_tombstones WHERE did_id IN \
                  (SELECT did_id FROM repo_tombstones WHERE deleted_at < $1 LIMIT $2)";
     let mut pruned = 0;
-    let records = db.ids().parts().into_iter().map(|part| *RECORDS.of(part));
+    let parts = db.ids().parts();
+    let records = parts.iter().map(|part| *RECORDS.of(*part));
     for sql in std::iter::once(repos).chain(records) {
         pruned += on!(db, writer, |pool| {
             sqlx::query(sql).bind(before).bind(i64::from(max)).execute(pool).await?.rows_affected()

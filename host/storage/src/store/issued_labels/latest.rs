@@ -4,6 +4,8 @@ use sqlx::AssertSqlSafe;
 
 use super::{COLUMNS, IssuedLabel};
 use crate::store::labels::Label;
+use crate::store::partitions::Partition;
+use crate::store::reads::Reads;
 use crate::store::{Db, StoreError, on};
 use belvedere_web::fair_share::Tenant;
 
@@ -161,7 +163,12 @@ async fn walk(
     macro_rules! fetch {
         ($db:expr) => {{
             let query = sqlx::query_as(AssertSqlSafe(walk_sql())).bind(src).bind(uri).bind(val).bind(cid);
-            query.bind(seq).bind(to).bind(limit as i64).fetch_all($db.scan_pool.reads()).await?
+            query
+                .bind(seq)
+                .bind(to)
+                .bind(limit as i64)
+                .fetch_all($db.pool_of(Partition::Whole, Reads::Scans).reads())
+                .await?
         }};
     }
     Ok(match db {

@@ -1,5 +1,7 @@
 //! Opens PostgreSQL and owns its connection pools: the PostgreSQL variant of [`super::Db`].
 
+pub mod nodes;
+mod read_pools;
 pub mod replicas;
 
 use std::str::FromStr;
@@ -10,6 +12,8 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, PgTransaction};
 
+use self::nodes::Nodes;
+use self::read_pools::{PoolSizes, ReadPools};
 use self::replicas::Replicas;
 use super::StoreError;
 use super::dedicated_connection::DedicatedConnection;
@@ -18,13 +22,13 @@ use super::fence::Fence;
 use super::fields::FieldUsage;
 use super::intern::Interner;
 use super::lost::{Losses, is_lost};
-use super::read_pool::{CONNECTION_CHECK_INTERVAL, READ_TIME_LIMIT, ReadPool, Service};
-use super::reads;
+use super::partitions::{Partition, shard_numbers};
+use super::read_pool::{ReadPool, Service};
+use super::reads::{self, Reads};
 use super::resources::Resources;
-use super::scans::{self, SCAN_TIME_LIMIT};
+use super::scans;
 use super::script_sql::role::{Role, RoleError, ScriptRole};
 use super::script_sql::{self, ScriptIsolation, ScriptSqlError};
-use super::shards;
 use belvedere_web::fair_share::FairPool;
 
 /// The name of this server's sessions in `pg_stat_activity`.
@@ -47,13 +51,9 @@ pub struct Postgres {
     pub pool: PgPool,
     /// Losses of all connections but those of scripts' SQL, which must not be able to close the others.
     pub(super) losses: Arc<Losses>,
-    /// Connections for hot reads.
-    pub(super) read_pool: Arc<ReadPool<PgConnection>>,
+    /// Connections for reads with a time limit.
+    pub(super) read_pools: ReadPools,
     pub(super) reads: FairPool,
-    /// Connections for reads that hold a permit in `scans`.
-    pub(super) scan_pool: Arc<ReadPool<PgConnection>>,
-    /// The same for searches by an index.
-    pub(super) search_pool: Arc<ReadPool<PgConnection>>,
     pub(super) scans: FairPool,
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<PgConnection>>,
@@ -64,6 +64,8 @@ pub struct Postgres {
     pub(super) fence: Option<Fence>,
     /// Servers that answer reads which may be slightly old; `None` without any.
     pub(super) replicas: Option<Arc<Replicas>>,
+    /// The nodes that have the shards; `None` for a database that is not in shards.
+    pub(super) nodes: Option<Arc<Nodes>>,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
     pub(super) fields: Arc<FieldUsage>,
@@ -78,10 +80,8 @@ impl Postgres {
         let connections = resources.connections;
         let options = connect_options(url)?;
         let losses = Arc::<Losses>::default();
-        let PoolSizes { reads: max_reads, scans: max_scans } = PoolSizes::of(connections);
-        let pool = |reads, size| Arc::new(read_pool(reads, size, &options, &losses));
-        let (scan_pool, read_pool) = (pool(Reads::Scans, max_scans), pool(Reads::Hot, max_reads));
-        let search_pool = pool(Reads::Searches, max_scans);
+        let sizes @ PoolSizes { reads: max_reads, scans: max_scans } = PoolSizes::of(connections);
+        let read_pools = ReadPools::new(&options, sizes, &losses);
         let own_options = options.clone();
         let pool = PgPoolOptions::new()
             .max_connections(connections.div_ceil(2))
@@ -99,25 +99,24 @@ impl Postgres {
             .connect_with(options)
             .await?;
         let database: String = sqlx::query_scalar("SELECT current_database()::text").fetch_one(&pool).await?;
-        let in_shards: bool = sqlx::query_scalar(shards::IS_DISTRIBUTED).fetch_one(&pool).await?;
+        let shards = shard_numbers(&pool).await?;
         let script_role = Role::of(scripts, &database, &own_options);
         let role = script_role.as_ref().ok().and_then(Option::as_ref);
         let script_sql = Arc::new(script_sql::Connections::new(&own_options, role));
         Ok(Self {
             pool,
             losses,
-            read_pool,
+            read_pools,
             reads: reads::pool("reads", max_reads, reads::per_tenant_on_postgres(max_reads)),
-            scan_pool,
-            search_pool,
             scans: scans::pool("scans", max_scans),
             script_sql,
             script_costs: Arc::default(),
             script_role: Arc::new(script_role),
             fence: None,
             replicas: None,
+            nodes: (!shards.is_empty()).then(|| Arc::new(Nodes::new(url, &own_options))),
             connections,
-            ids: Arc::new(resources.interner(in_shards)),
+            ids: Arc::new(resources.interner(&shards)),
             fields: Arc::default(),
         })
     }
@@ -125,22 +124,26 @@ impl Postgres {
     /// A handle whose hot reads and scans run on a replica, and on the primary while the replica is not used. A replica
     /// has as many connections for them as the primary has, which its own permits share among tenants.
     pub(super) fn on_replica(&self, options: &PgConnectOptions, service: &Arc<Service>) -> Self {
-        let losses = Arc::<Losses>::default();
-        let PoolSizes { reads: max_reads, scans: max_scans } = PoolSizes::of(self.connections);
-        let pool = |reads, size, primary: &Arc<ReadPool<PgConnection>>| {
-            let pool = read_pool(reads, size, options, &losses);
-            Arc::new(pool.of_replica(Arc::clone(service), Arc::clone(primary)))
-        };
+        let sizes @ PoolSizes { reads: max_reads, scans: max_scans } = PoolSizes::of(self.connections);
         let name = |what: &str| format!("{what} {}", service.server());
         Self {
-            read_pool: pool(Reads::Hot, max_reads, &self.read_pool),
+            read_pools: self.read_pools.elsewhere(options, sizes, service),
             reads: reads::pool(name("reads"), max_reads, reads::per_tenant_on_postgres(max_reads)),
-            scan_pool: pool(Reads::Scans, max_scans, &self.scan_pool),
-            search_pool: pool(Reads::Searches, max_scans, &self.search_pool),
             scans: scans::pool(name("scans"), max_scans),
             replicas: None,
+            nodes: None,
             ..self.clone()
         }
+    }
+
+    /// The connections for reads of a partition's records: those to its node, if it is a shard whose node is in use.
+    pub(super) fn pool_of(&self, partition: Partition, reads: Reads) -> Arc<ReadPool<PgConnection>> {
+        let node = match (partition, &self.nodes) {
+            (Partition::Shard(number), Some(nodes)) => nodes.of(number),
+            _ => None,
+        };
+        let pools = node.as_ref().map_or(&self.read_pools, |node| node.read_pools());
+        Arc::clone(pools.of(reads))
     }
 
     /// Runs statements that only read; they are repeated once when their connection was lost.
@@ -184,9 +187,10 @@ impl Postgres {
         if let Some(replicas) = &self.replicas {
             replicas.close().await;
         }
-        self.read_pool.close().await;
-        self.scan_pool.close().await;
-        self.search_pool.close().await;
+        if let Some(nodes) = &self.nodes {
+            nodes.close().await;
+        }
+        self.read_pools.close().await;
         self.script_sql.close().await;
         self.pool.close().await;
     }
@@ -205,52 +209,6 @@ pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, StoreError>
             // Compilation takes longer than it saves for a statement of a tenth of a millisecond.
             ("jit", "off"),
         ]))
-}
-
-/// The purpose of a pool's connections for reads.
-#[derive(Clone, Copy)]
-enum Reads {
-    Hot,
-    Scans,
-    /// Searches by an index.
-    Searches,
-}
-
-/// A pool for reads with a time limit.
-fn read_pool(
-    reads: Reads,
-    size: u32,
-    options: &PgConnectOptions,
-    losses: &Arc<Losses>,
-) -> ReadPool<PgConnection> {
-    let (time_limit, bitmaps) = match reads {
-        // Lists read an index in its order. Before the first ANALYZE the planner assumes that every collection is tiny and
-        // prefers a bitmap scan with a sort.
-        Reads::Hot => (READ_TIME_LIMIT, "off"),
-        Reads::Scans => (SCAN_TIME_LIMIT, "off"),
-        // An index of trigrams is only read as a bitmap.
-        Reads::Searches => (SCAN_TIME_LIMIT, "on"),
-    };
-    let timeout = format!("{}ms", time_limit.as_millis());
-    let options = options.clone().options([
-        ("enable_bitmapscan", bitmaps),
-        ("statement_timeout", &timeout),
-        ("client_connection_check_interval", CONNECTION_CHECK_INTERVAL),
-    ]);
-    ReadPool::new(options, size).losses(Arc::clone(losses))
-}
-
-/// Half of the connections are for hot reads and scans, half for everything else.
-struct PoolSizes {
-    reads: u32,
-    scans: u32,
-}
-
-impl PoolSizes {
-    fn of(connections: u32) -> Self {
-        let scans = scans::max_on_postgres(connections);
-        Self { reads: (connections / 2).saturating_sub(scans).max(1), scans }
-    }
 }
 
 impl ConnectionPool for Postgres {

@@ -14,6 +14,7 @@ use crate::query::path::Path;
 use crate::query::sort::SortKey;
 use crate::store::fields::{IndexKey, IndexKind};
 use crate::store::intern::Collection;
+use crate::store::reads::Reads;
 use crate::store::select::{
     Bound, Bounds, Dialect, PostgresDialect, Sql, SqliteDialect, Value, Values, bound, within,
 };
@@ -254,14 +255,15 @@ async fn count_within(db: &Db, collection: Collection, bounds: &Bounds<'_>) -> R
         sql
     }
     macro_rules! fetch {
-        ($read_pool:expr, $sql:expr) => {{
+        ($db:expr, $sql:expr) => {{
             let query = bound!($sql);
-            let row = query.fetch_one($read_pool.reads()).await?;
+            let pool = $db.pool_of(collection.partition, Reads::Hot);
+            let row = query.fetch_one(pool.reads()).await?;
             sqlx::Row::try_get(&row, 0)?
         }};
     }
     Ok(match db {
-        Db::Sqlite(db) => fetch!(db.read_pool, compiled::<SqliteDialect>(collection, bounds)),
-        Db::Postgres(db) => fetch!(db.read_pool, compiled::<PostgresDialect>(collection, bounds)),
+        Db::Sqlite(db) => fetch!(db, compiled::<SqliteDialect>(collection, bounds)),
+        Db::Postgres(db) => fetch!(db, compiled::<PostgresDialect>(collection, bounds)),
     })
 }

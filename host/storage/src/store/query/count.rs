@@ -3,6 +3,7 @@
 use sqlx::Row;
 
 use crate::query::Query;
+use crate::store::reads::Reads;
 use crate::store::records;
 use crate::store::select::{Dialect, PostgresDialect, Select, Sql, SqliteDialect, bound};
 use crate::store::{Db, StoreError, intern};
@@ -35,7 +36,8 @@ async fn run(db: &Db, select: &Select<'_>) -> Result<u64, StoreError> {
             bound!(statement::<SqliteDialect>(select)).fetch_one(db.scan_pool.reads()).await?.try_get(0)?
         }
         Db::Postgres(db) => {
-            bound!(statement::<PostgresDialect>(select)).fetch_one(db.scan_pool.reads()).await?.try_get(0)?
+            let pool = db.pool_of(select.collection.partition, Reads::Scans);
+            bound!(statement::<PostgresDialect>(select)).fetch_one(pool.reads()).await?.try_get(0)?
         }
     };
     Ok(counted.unsigned_abs())

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use sqlx::Row;
 
 use crate::query::group::{Group, GroupKey, GroupOrder, GroupRow, GroupValue};
+use crate::store::reads::Reads;
 use crate::store::select::{
     Accounts, Classes, Dialect, Keys, PostgresDialect, Select, Sql, SqliteDialect, Value, bound,
     direction_words,
@@ -40,14 +41,15 @@ pub async fn group(db: &Db, group: &Group, tenant: &Tenant) -> Result<Vec<GroupR
 
 async fn run(db: &Db, select: &Select<'_>, group: &Group) -> Result<Vec<GroupRow>, StoreError> {
     macro_rules! fetch {
-        ($pool:expr, $sql:expr) => {{
-            let rows = bound!($sql).fetch_all($pool.reads()).await?;
+        ($db:expr, $sql:expr) => {{
+            let pool = $db.pool_of(select.collection.partition, Reads::Scans);
+            let rows = bound!($sql).fetch_all(pool.reads()).await?;
             rows.iter().map(|row| read(row, row.try_get("count")?, group)).collect()
         }};
     }
     match db {
-        Db::Sqlite(db) => fetch!(db.scan_pool, statement::<SqliteDialect>(select, group)),
-        Db::Postgres(db) => fetch!(db.scan_pool, statement::<PostgresDialect>(select, group)),
+        Db::Sqlite(db) => fetch!(db, statement::<SqliteDialect>(select, group)),
+        Db::Postgres(db) => fetch!(db, statement::<PostgresDialect>(select, group)),
     }
 }
 

@@ -31,6 +31,7 @@ pub use self::group::group;
 use self::position::PositionRow;
 use super::intern::{self, Collection};
 use super::read_cost::ReadCost;
+use super::reads::Reads;
 use super::records::{self, FullRecordRow, Page, PartialRow, RawRow, RecordRow, invalid, unjoined};
 use super::scans::SCAN_TIME_LIMIT;
 #[cfg(test)]
@@ -194,7 +195,7 @@ async fn rows(
         (AccessPath::Sort(walk), _) => walk.rows(db, scans, &select).await,
         (_, Some(sort)) if !query.is_by_time() => {
             let sql = sorted::statement(db.backend(), &select, sort, query);
-            fetch(db, scans, sql, sort, &query.collection).await
+            fetch(db, scans, sql, sort, &select).await
         }
         _ => select.rows(db, scans).await,
     };
@@ -207,18 +208,18 @@ async fn fetch(
     scans: bool,
     sql: Sql,
     sort: &Sort,
-    collection: &Nsid,
+    select: &Select<'_>,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
+    let (partition, reads) = (select.collection.partition, Reads::of_scan(scans));
     match db {
         Db::Sqlite(db) => {
-            let pool = if scans { &db.scan_pool } else { &db.read_pool };
-            let rows = bound!(sql).fetch_all(pool.reads()).await?;
-            rows.into_iter().map(|row| sorted_row(row, sort, collection)).collect()
+            let rows = bound!(sql).fetch_all(db.pool_of(partition, reads).reads()).await?;
+            rows.into_iter().map(|row| sorted_row(row, sort, select.nsid)).collect()
         }
         Db::Postgres(db) => {
-            let pool = if scans { &db.scan_pool } else { &db.read_pool };
-            let rows = unjoined::with_dids(db, bound!(sql).fetch_all(pool.reads()).await?).await?;
-            rows.into_iter().map(|row| sorted_row(row, sort, collection)).collect()
+            let rows = bound!(sql).fetch_all(db.pool_of(partition, reads).reads()).await?;
+            let rows = unjoined::with_dids(db, rows).await?;
+            rows.into_iter().map(|row| sorted_row(row, sort, select.nsid)).collect()
         }
     }
 }

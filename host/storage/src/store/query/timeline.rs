@@ -14,6 +14,7 @@ use sqlx::Row;
 
 use crate::query::{Direction, PageSize, Query};
 use crate::store::intern::{self, Collection};
+use crate::store::reads::Reads;
 use crate::store::records::{PartialRow, RecordRow};
 use crate::store::scans::SCAN_TIME_LIMIT;
 use crate::store::select::{
@@ -102,13 +103,14 @@ async fn nth_time(db: &Db, query: &Query, collection: Collection) -> Result<Opti
     }
     sql.push(format_args!(" ORDER BY r.indexed_at {direction}, r.id {direction} LIMIT 1 OFFSET {NEAR}"));
     macro_rules! time {
-        ($pool:expr) => {
-            bound!(sql).fetch_optional($pool.reads()).await?.map(|row| row.try_get(0)).transpose()?
-        };
+        ($db:expr) => {{
+            let pool = $db.pool_of(collection.partition, Reads::Hot);
+            bound!(sql).fetch_optional(pool.reads()).await?.map(|row| row.try_get(0)).transpose()?
+        }};
     }
     let time: Option<i64> = match db {
-        Db::Sqlite(db) => time!(db.read_pool),
-        Db::Postgres(db) => time!(db.read_pool),
+        Db::Sqlite(db) => time!(db),
+        Db::Postgres(db) => time!(db),
     };
     Ok(time.map(Timestamp))
 }
@@ -123,7 +125,7 @@ async fn heads(
 ) -> Result<Vec<Head>, StoreError> {
     macro_rules! fetch {
         ($db:expr, $sql:expr) => {{
-            let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
+            let pool = $db.pool_of(collection.partition, Reads::of_scan(scans));
             let rows = bound!($sql).fetch_all(pool.reads()).await?;
             let head = |row: &_| {
                 let did: String = Row::try_get(row, 0)?;

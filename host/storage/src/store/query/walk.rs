@@ -95,7 +95,7 @@ impl Walk<'_> {
                 return Err(StoreError::TooSlow);
             }
             let sql = self.statement(db.backend(), select, range, wanted);
-            rows.extend(fetch(db, scans, sql, self.sort, select.nsid).await?);
+            rows.extend(fetch(db, scans, sql, self.sort, select).await?);
         }
         Ok(rows)
     }

@@ -11,7 +11,8 @@
 mod connection;
 mod deadline;
 pub(super) mod position;
-mod replica_service;
+mod probe;
+mod service;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,11 +25,12 @@ use tokio_util::sync::CancellationToken;
 use self::connection::ConnectionSetup;
 pub(super) use self::connection::{ExcessPrivilege, Poolable, SqliteHooks, SqliteLimit};
 use self::deadline::Deadline;
-pub(super) use self::replica_service::{PROBE_TIMEOUT, Progress, Service};
-pub use self::replica_service::{ReplicaStatus, Unused};
+pub(super) use self::probe::{PROBE_EVERY, Probe, Watched, watch};
+pub(super) use self::service::{Progress, ServerKind, Service};
+pub use self::service::{ServerStatus, Unused};
 use super::error::is_definite;
 use super::executor::{ConnectionPool, Remedy, Statements};
-use super::lost::{Losses, is_lost};
+use super::lost::{Losses, NodeLost, is_lost};
 
 /// A read that waits longer than this for a connection fails with `StoreError::Unavailable`.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,7 +46,7 @@ pub(super) const READ_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// is gone.
 pub(super) const CONNECTION_CHECK_INTERVAL: &str = "250ms";
 
-/// A pool of connections for reads, to the primary or to a replica.
+/// A pool of connections for reads, to the primary or to another server: a replica, or a node that has shards.
 pub(super) struct ReadPool<C: Connection> {
     options: C::Options,
     setup: ConnectionSetup,
@@ -54,14 +56,14 @@ pub(super) struct ReadPool<C: Connection> {
     size: usize,
     /// Time limit of one read on SQLite; on PostgreSQL `statement_timeout` applies.
     time_limit: Duration,
-    /// For a pool of a replica.
-    replica: Option<ReplicaPool<C>>,
+    /// For a pool of a server beside the primary.
+    other_server: Option<OtherServer<C>>,
 }
 
-/// The additional parts of a replica's pool.
-struct ReplicaPool<C: Connection> {
+/// The additional parts of the pool of a replica or a node.
+struct OtherServer<C: Connection> {
     service: Arc<Service>,
-    /// The pool for reads that the replica can't answer.
+    /// The pool for reads that the server can't answer.
     primary: Arc<ReadPool<C>>,
 }
 
@@ -69,7 +71,7 @@ struct IdleConnection<C> {
     connection: C,
     deadline: Arc<Deadline>,
     since: Instant,
-    /// Cancelled when the replica of the connection is abandoned.
+    /// Cancelled when the connection's server is abandoned.
     abandoned: Option<CancellationToken>,
 }
 
@@ -79,7 +81,7 @@ pub(super) struct PooledConnection<'a, C: Connection> {
     // Taken only by `keep`, which consumes the value.
     connection: Option<C>,
     deadline: Arc<Deadline>,
-    /// For a connection to a replica: cancelled when it is not used any more.
+    /// For a connection to another server than the primary: cancelled when it is not used any more.
     abandoned: Option<CancellationToken>,
     _permit: SemaphorePermit<'a>,
 }
@@ -95,19 +97,19 @@ impl<C: Poolable> ReadPool<C> {
             permits: Semaphore::new(size as usize),
             size: size as usize,
             time_limit: READ_TIME_LIMIT,
-            replica: None,
+            other_server: None,
         }
     }
 
-    /// Makes this the pool of a replica: reads that it can't answer run on `primary`.
-    pub(super) fn of_replica(mut self, service: Arc<Service>, primary: Arc<Self>) -> Self {
-        self.replica = Some(ReplicaPool { service, primary });
+    /// Makes this the pool of another server than the primary: reads that it can't answer run on `primary`.
+    pub(super) fn of_other_server(mut self, service: Arc<Service>, primary: Arc<Self>) -> Self {
+        self.other_server = Some(OtherServer { service, primary });
         self
     }
 
     /// The pool of the primary; this one if it is that.
     pub(super) fn primary(&self) -> &Self {
-        self.replica.as_ref().map_or(self, |replica| &replica.primary)
+        self.other_server.as_ref().map_or(self, |other| &other.primary)
     }
 
     /// The number of connections in use.
@@ -175,7 +177,7 @@ impl<C: Poolable> ReadPool<C> {
             // A separate statement, so that the lock is released before the first await.
             let idle = self.lock().pop();
             if let Some(IdleConnection { mut connection, deadline, since, abandoned }) = idle {
-                // The replica was left since: it may have crashed, and its connections ended with it.
+                // The server was left since: it may have crashed, and its connections ended with it.
                 let is_abandoned = abandoned.is_some_and(|abandoned| abandoned.is_cancelled());
                 if is_abandoned || self.losses.happened_after(since) {
                     continue;
@@ -191,8 +193,8 @@ impl<C: Poolable> ReadPool<C> {
             } else {
                 let (mut connection, deadline) = (C::connect_with(&self.options).await?, Deadline::new());
                 connection.set_up(&self.setup, &deadline).await?;
-                if let Some(replica) = &self.replica {
-                    replica.service.check_replayed(connection.replayed().await?)?;
+                if let Some(other) = &self.other_server {
+                    other.service.check_replayed(connection.replayed().await?)?;
                 }
                 deadline.start(self.time_limit);
                 break (connection, deadline);
@@ -207,8 +209,8 @@ impl<C: Poolable> ReadPool<C> {
         })
     }
 
-    /// A connection to the replica; `None` when it is not used, or has none.
-    async fn get_from_replica(&self, service: &Service) -> Option<PooledConnection<'_, C>> {
+    /// A connection to the other server; `None` when it is not used, or has none.
+    async fn get_from_other(&self, service: &Service) -> Option<PooledConnection<'_, C>> {
         let abandoned = service.in_use()?;
         let acquired = abandoned.run_until_cancelled(self.get()).await?;
         match acquired {
@@ -218,7 +220,7 @@ impl<C: Poolable> ReadPool<C> {
                 Some(connection)
             }
             Err(error) => {
-                // A replica that refuses this connection, for example because it has too many, still serves others.
+                // A server that refuses this connection, for example because it has too many, still serves others.
                 if is_lost(&error) {
                     self.losses.record();
                     service.read_failed(&error);
@@ -299,14 +301,17 @@ impl<C: Poolable> ConnectionPool for ReadPool<C> {
         Self: 'a;
 
     async fn acquire(&self) -> Result<Self::Guard<'_>, sqlx::Error> {
-        let Some(replica) = &self.replica else { return self.get().await };
-        match self.get_from_replica(&replica.service).await {
+        let Some(other) = &self.other_server else { return self.get().await };
+        match self.get_from_other(&other.service).await {
             Some(connection) => Ok(connection),
             None => self.acquire_primary().await,
         }
     }
 
     async fn acquire_primary(&self) -> Result<Self::Guard<'_>, sqlx::Error> {
+        if self.other_server.as_ref().is_some_and(|other| other.service.is_lost()) {
+            return Err(sqlx::Error::Configuration(Box::new(NodeLost)));
+        }
         self.primary().get().await
     }
 
@@ -323,12 +328,12 @@ impl<C: Poolable> ConnectionPool for ReadPool<C> {
     }
 
     fn failed(&self, acquired: Self::Guard<'_>, error: &sqlx::Error) -> Remedy {
-        let is_of_replica = acquired.abandoned.is_some();
+        let is_of_other_server = acquired.abandoned.is_some();
         drop(acquired);
-        let Some(ReplicaPool { service, primary }) = &self.replica else {
+        let Some(OtherServer { service, primary }) = &self.other_server else {
             return failed_on_primary(self, error);
         };
-        if !is_of_replica {
+        if !is_of_other_server {
             return failed_on_primary(primary, error);
         }
         if is_lost(error) {

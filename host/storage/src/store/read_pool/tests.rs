@@ -43,7 +43,8 @@ async fn a_read_ends_at_its_deadline() {
 
     let url = postgres::create_database().await;
     let Db::Postgres(postgres) = Db::open(&url, 1).await.unwrap() else { panic!("{url} is PostgreSQL") };
-    for (pool, time_limit) in [(&postgres.read_pool, READ_TIME_LIMIT), (&postgres.scan_pool, SCAN_TIME_LIMIT)]
+    for (pool, time_limit) in
+        [(&postgres.read_pools.hot, READ_TIME_LIMIT), (&postgres.read_pools.scans, SCAN_TIME_LIMIT)]
     {
         let mut connection = pool.get().await.unwrap();
         let timeout: String =

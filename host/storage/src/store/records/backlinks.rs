@@ -12,6 +12,7 @@ use belvedere_web::fair_share::Tenant;
 use super::super::intern::{self, Collection};
 use super::super::partitions::{PerPartition, Tables};
 use super::super::read_cost::ReadCost;
+use super::super::reads::Reads;
 use super::super::select::{By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound};
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError, hot};
@@ -63,7 +64,7 @@ async fn page(db: &Db, links: &Backlinks, collection: Collection, scans: bool) -
 async fn places(db: &Db, select: &Select<'_>, links: &Backlinks, scans: bool) -> Result<Page, StoreError> {
     macro_rules! fetch {
         ($db:expr, $dialect:ty) => {{
-            let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
+            let pool = $db.pool_of(select.collection.partition, Reads::of_scan(scans));
             let found = bound!(statement::<$dialect>(select, links.limit)).fetch_all(pool.reads()).await?;
             found.iter().map(|row| place(row, select.nsid)).collect::<Result<Vec<_>, sqlx::Error>>()?
         }};
@@ -149,7 +150,7 @@ async fn is_rare(
         Db::Postgres(_) => COUNT_RARE.of(collection.partition)[1],
     };
     let targets = to_json_text(targets);
-    let rare: i64 = hot!(db, |pool| {
+    let rare: i64 = hot!(db, collection.partition, |pool| {
         sqlx::query_scalar(sql).bind(&targets).bind(collection.id).bind(path).fetch_one(pool).await
     })?;
     Ok(rare > 0)

@@ -9,6 +9,7 @@ use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
 use super::super::read_cost::ReadCost;
+use super::super::reads::Reads;
 #[cfg(test)]
 use super::super::select::plan;
 use super::super::select::{
@@ -53,7 +54,7 @@ async fn rows(
     let related = |target: usize, found: PartialRow<RecordRow>| found.map(|row| RelatedRow { target, row });
     match db {
         Db::Sqlite(db) => {
-            let pool = if scans { &db.scan_pool } else { &db.read_pool };
+            let pool = db.pool_of(collection.partition, Reads::of_scan(scans));
             let row = bound!(sqlite(below, collection, targets)).fetch_one(pool.reads()).await?;
             let numbers: Option<String> = row.try_get(1)?;
             let numbers = numbers.unwrap_or_default();
@@ -62,7 +63,7 @@ async fn rows(
             Ok(numbers.zip(found).map(|(target, found)| related(target, found)).collect())
         }
         Db::Postgres(db) => {
-            let pool = if scans { &db.scan_pool } else { &db.read_pool };
+            let pool = db.pool_of(collection.partition, Reads::of_scan(scans));
             let found = bound!(postgres(below, collection, targets)).fetch_all(pool.reads()).await?;
             let row = |row: unjoined::RowWithDid| {
                 let target: i64 = row.columns.try_get(TARGET_COLUMN)?;

@@ -7,6 +7,7 @@ use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
 use super::super::partitions::{PerPartition, Tables};
+use super::super::reads::Reads;
 use super::super::{Db, StoreError, on};
 
 /// Writers keep the numbers ([`counts`](crate::store::counts)).
@@ -41,13 +42,13 @@ pub async fn count(
         let _permit = db.scan_permit(tenant).await?;
         match db {
             Db::Sqlite(db) => count!(db.scan_pool, sql, did),
-            Db::Postgres(db) => count!(db.scan_pool, sql, did),
+            Db::Postgres(db) => count!(db.pool_of(collection.partition, Reads::Scans), sql, did),
         }
     } else {
         let _permit = db.read_permit(tenant).await?;
         match db {
             Db::Sqlite(db) => count!(db.read_pool, COUNT),
-            Db::Postgres(db) => count!(db.read_pool, COUNT),
+            Db::Postgres(db) => count!(db.read_pools.hot, COUNT),
         }
     };
     Ok(count as u64)

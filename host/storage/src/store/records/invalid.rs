@@ -19,8 +19,11 @@ pub(in crate::store) async fn are_few(db: &Db, collection: Collection) -> Result
         format!("SELECT count(*) FROM (SELECT 1 FROM {invalid_records} WHERE collection_id = $1 LIMIT $2) i")
     });
     let sql = *COUNT.of(collection.partition);
-    let count: i64 =
-        hot!(db, |pool| sqlx::query_scalar(sql).bind(collection.id).bind(FEW + 1).fetch_one(pool).await)?;
+    let count: i64 = hot!(db, collection.partition, |pool| sqlx::query_scalar(sql)
+        .bind(collection.id)
+        .bind(FEW + 1)
+        .fetch_one(pool)
+        .await)?;
     Ok(count <= FEW)
 }
 

@@ -8,6 +8,7 @@ use super::super::intern::{self, Collection};
 use super::super::packed::Packed;
 use super::super::partitions::{PerPartition, Tables};
 use super::super::read_cost::ReadCost;
+use super::super::reads::Reads;
 use super::super::select::{Dialect, PostgresDialect, SqliteDialect};
 use super::super::{Db, StoreError};
 use super::{backlinks, links};
@@ -88,7 +89,7 @@ async fn accounts(
 ) -> Result<Vec<Did>, StoreError> {
     macro_rules! rows {
         ($sql:expr, $db:expr) => {{
-            let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
+            let pool = $db.pool_of(collection.partition, Reads::of_scan(scans));
             sqlx::query_scalar(*$sql.of(collection.partition))
                 .bind(collection.id)
                 .bind(account.as_str())

@@ -8,6 +8,7 @@ use super::super::intern::{self, Collection};
 use super::super::packed::Packed;
 use super::super::partitions::{PerPartition, Tables};
 use super::super::read_cost::ReadCost;
+use super::super::reads::Reads;
 use super::super::select::{Dialect, PostgresDialect, SqliteDialect, is_visible};
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError};
@@ -213,14 +214,14 @@ async fn passes_over_many(
 ) -> Result<bool, StoreError> {
     let [sqlite, postgres] = PASSES_OVER_MANY.of(collection.partition);
     macro_rules! passes {
-        ($sql:expr, $targets:expr, $pool:expr) => {{
+        ($sql:expr, $targets:expr, $db:expr) => {{
             let query = sqlx::query_scalar($sql).bind($targets).bind(collection.id).bind(account.as_str());
-            query.fetch_one($pool.reads()).await?
+            query.fetch_one($db.pool_of(collection.partition, Reads::Hot).reads()).await?
         }};
     }
     Ok(match db {
-        Db::Sqlite(db) => passes!(*sqlite, to_json_text(targets), db.read_pool),
-        Db::Postgres(db) => passes!(*postgres, targets, db.read_pool),
+        Db::Sqlite(db) => passes!(*sqlite, to_json_text(targets), db),
+        Db::Postgres(db) => passes!(*postgres, targets, db),
     })
 }
 
@@ -244,7 +245,7 @@ async fn read(
                 Some(account) => query.bind(account.as_str()),
                 None => query,
             };
-            let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
+            let pool = $db.pool_of(collection.partition, Reads::of_scan(scans));
             query.fetch_one(pool.reads()).await?
         }};
     }

@@ -6,6 +6,7 @@ use sqlx::Row as _;
 
 use super::super::intern::{self, Collection};
 use super::super::partitions::{Partition, PerPartition, Tables};
+use super::super::reads::Reads;
 use super::super::select::{Columns, Dialect, PostgresDialect, SqliteDialect, full};
 use super::super::{Db, StoreError};
 use super::{FullRecordRow, Page, PartialRow, RawRow, RecordRow, Room, complete, unjoined};
@@ -79,7 +80,7 @@ pub async fn get_many_full(
                 let dids: Vec<&str> = part.iter().map(|(_, key)| key.1).collect();
                 let rkeys: Vec<&str> = part.iter().map(|(_, key)| key.2).collect();
                 let query = sqlx::query(*POSTGRES.of(part[0].0)).bind(ids).bind(dids).bind(rkeys);
-                rows.extend(query.fetch_all(db.read_pool.reads()).await?);
+                rows.extend(query.fetch_all(db.pool_of(part[0].0, Reads::Hot).reads()).await?);
             }
             let named = unjoined::with_dids(db, rows).await?.into_iter();
             named.map(|row| row_of(&collections, row.columns.try_get(COLLECTION_COLUMN)?, row)).collect()

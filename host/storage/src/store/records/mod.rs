@@ -35,6 +35,7 @@ pub(super) use self::page::{PartialRow, complete};
 pub(super) use self::unjoined::RowWithDid;
 
 use super::partitions::PerPartition;
+use super::reads::Reads;
 use super::select::{Columns, Dialect, PostgresDialect, Select, SqliteDialect, Value, bound};
 use super::{Db, StoreError, intern};
 
@@ -119,7 +120,7 @@ impl Select<'_> {
                 packed::unpack(text, self.nsid)
             }
             Db::Postgres(db) => {
-                let pool = if scans { &db.scan_pool } else { &db.read_pool };
+                let pool = db.pool_of(self.collection.partition, Reads::of_scan(scans));
                 let found = bound!(self.statement::<PostgresDialect>()).fetch_all(pool.reads()).await?;
                 rows(unjoined::with_dids(db, found).await?, self.nsid)
             }
@@ -135,7 +136,8 @@ impl Select<'_> {
             }
             Db::Postgres(db) => {
                 let query = bound!(self.statement::<PostgresDialect>());
-                let found = query.fetch_all(db.read_pool.reads()).await?;
+                let found =
+                    query.fetch_all(db.pool_of(self.collection.partition, Reads::Hot).reads()).await?;
                 full_rows(unjoined::with_dids(db, found).await?, self.nsid)
             }
         }
@@ -181,12 +183,12 @@ pub(in crate::store) static GET_POSTGRES: PerPartition<String> =
     PerPartition::new(|of| get_sql::<PostgresDialect>(&of.records, Columns::Whole));
 
 macro_rules! fetch_one {
-    ($pool:expr, $sql:expr, $collection:expr, $uri:expr) => {
+    ($db:expr, $sql:expr, $collection:expr, $uri:expr) => {
         sqlx::query(*$sql.of($collection.partition))
             .bind($collection.id)
             .bind($uri.did.as_str())
             .bind($uri.rkey.as_str())
-            .fetch_optional($pool.reads())
+            .fetch_optional($db.pool_of($collection.partition, Reads::Hot).reads())
             .await?
     };
 }
@@ -205,9 +207,9 @@ pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreErr
                     return Ok(found.map(|found| found.row));
                 }
             }
-            fetch_one!(db.read_pool, GET_SQLITE, collection, uri).map(|row| row.raw(uri.collection.clone()))
+            fetch_one!(db, GET_SQLITE, collection, uri).map(|row| row.raw(uri.collection.clone()))
         }
-        Db::Postgres(db) => fetch_one!(db.read_pool, GET_POSTGRES, collection, uri)
+        Db::Postgres(db) => fetch_one!(db, GET_POSTGRES, collection, uri)
             .map(|row| RowWithDid::new(row, &uri.did).raw(uri.collection.clone())),
     };
     Ok(row.transpose()?.map(|found| found.row))

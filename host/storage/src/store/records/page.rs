@@ -234,7 +234,7 @@ async fn fetch<R: AsMut<RecordRow>>(db: &Db, rows: &mut [PartialRow<R>]) -> Resu
                     query = query.bind(id);
                 }
                 // Not on a replica: the rows may come from the primary, and records that are missing count as deleted.
-                let primary = postgres.read_pool.primary().reads();
+                let primary = postgres.read_pools.hot.primary().reads();
                 records.extend(query.bind(collection.id).fetch_all(primary).await?);
             }
             records

@@ -9,6 +9,7 @@ use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
 use super::super::read_cost::ReadCost;
+use super::super::reads::Reads;
 #[cfg(test)]
 use super::super::select::plan;
 use super::super::select::{
@@ -110,7 +111,7 @@ async fn rows(
     let target = |number: i64| usize::try_from(number).unwrap_or_default();
     match db {
         Db::Sqlite(db) => {
-            let pool = if scans { &db.scan_pool } else { &db.read_pool };
+            let pool = db.pool_of(collection.partition, Reads::of_scan(scans));
             let found = bound!(sqlite(related, collection, targets)).fetch_all(pool.reads()).await?;
             let row = |row: sqlx::sqlite::SqliteRow| {
                 Ok((target(row.try_get(TARGET_COLUMN)?), row.raw(nsid.clone())?))
@@ -118,7 +119,7 @@ async fn rows(
             found.into_iter().map(row).collect()
         }
         Db::Postgres(db) => {
-            let pool = if scans { &db.scan_pool } else { &db.read_pool };
+            let pool = db.pool_of(collection.partition, Reads::of_scan(scans));
             let found = bound!(postgres(related, collection, targets)).fetch_all(pool.reads()).await?;
             let row = |row: unjoined::RowWithDid| {
                 Ok((target(row.columns.try_get(TARGET_COLUMN)?), row.raw(nsid.clone())?))

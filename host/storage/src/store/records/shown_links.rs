@@ -10,6 +10,7 @@ use belvedere_web::fair_share::Tenant;
 use super::super::intern::{self, Collection};
 use super::super::packed::Packed;
 use super::super::read_cost::ReadCost;
+use super::super::reads::Reads;
 #[cfg(test)]
 use super::super::select::plan;
 use super::super::select::{By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound};
@@ -46,7 +47,7 @@ pub async fn count(
         let sql = statement(db, wanted, collection, hidden, &looked_through);
         macro_rules! fetch {
             ($db:expr) => {{
-                let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
+                let pool = $db.pool_of(collection.partition, Reads::of_scan(scans));
                 bound!(sql).fetch_one(pool.reads()).await?.try_get(0)?
             }};
         }

@@ -50,7 +50,7 @@ async fn dids(db: &Postgres, ids: impl Iterator<Item = i64>) -> Result<HashMap<i
     }
     let sql = "SELECT id, did FROM dids WHERE id = ANY($1)";
     let rows: Vec<(i64, String)> =
-        sqlx::query_as(sql).bind(&missing[..]).fetch_all(db.read_pool.reads()).await?;
+        sqlx::query_as(sql).bind(&missing[..]).fetch_all(db.read_pools.hot.reads()).await?;
     let mut missing: HashSet<i64> = missing.into_iter().collect();
     let keep = |(id, did): (i64, String), known: &mut HashMap<i64, Arc<str>>| {
         let did: Arc<str> = did.into();
@@ -65,7 +65,7 @@ async fn dids(db: &Postgres, ids: impl Iterator<Item = i64>) -> Result<HashMap<i
         // The list came from the primary because the replica failed, and the replica does not have these accounts yet.
         let missing: Vec<i64> = missing.into_iter().collect();
         let rows: Vec<(i64, String)> =
-            sqlx::query_as(sql).bind(missing).fetch_all(db.read_pool.primary().reads()).await?;
+            sqlx::query_as(sql).bind(missing).fetch_all(db.read_pools.hot.primary().reads()).await?;
         for row in rows {
             keep(row, &mut known);
         }

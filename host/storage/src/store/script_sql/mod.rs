@@ -28,6 +28,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
+use super::lost::NodeLost;
+use super::partitions::names_shard;
 use super::read_pool::{Poolable, PooledConnection, READ_TIME_LIMIT, ReadPool};
 use super::{Db, StoreError};
 pub use admission::{explain, mistake, run, select};
@@ -121,10 +123,10 @@ pub enum ScriptSqlError {
          docs/operations.md, Database rights"
     )]
     RoleError(RoleError),
-    /// Nodes of a cluster know no views: they would let the role read the tables themselves.
+    /// A host of the server defines the tables that the views read in shards (`nodes::script_tables`), if it may.
     #[error(
-        "db.raw can't read the index of a database in shards under a role of its own: use db.query, or ask the operator for \
-         SCRIPT_SQL=guarded (docs/scaling.md)"
+        "db.raw can't read the index of this database in shards yet. If that stays, the operator can run `belvedere doctor` \
+         and read docs/scaling.md, In shards"
     )]
     InShards,
     #[error(transparent)]
@@ -245,14 +247,22 @@ async fn execute(
         Db::Postgres(db) => {
             let ran = postgres::run(&db.script_sql, sql, parsed, params, &db.script_role, time_limit).await;
             match ran {
-                Err(ScriptSqlError::Database(message))
-                    if db.ids.in_shards() && message.starts_with("permission denied for table ") =>
-                {
-                    Err(ScriptSqlError::InShards)
-                }
+                Err(ScriptSqlError::Database(message)) if db.ids.in_shards() => Err(error_in_shards(message)),
                 ran => ran,
             }
         }
+    }
+}
+
+/// The error that a database's message means in shards: the tables that the views of scripts read are not defined yet, or one of them
+/// is of a shard that was moved or split a moment ago.
+fn error_in_shards(message: String) -> ScriptSqlError {
+    if message.starts_with("permission denied for table ") {
+        ScriptSqlError::InShards
+    } else if message.contains("relation \"moved_") || names_shard(&message) {
+        StoreError::from(sqlx::Error::Configuration(Box::new(NodeLost))).into()
+    } else {
+        ScriptSqlError::Database(message)
     }
 }
 

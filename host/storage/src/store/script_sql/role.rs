@@ -6,9 +6,10 @@
 //! connection checks that the role has no other rights before it runs a statement ([`role_check`]).
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{Connection, PgConnection};
 
 use super::{OWN_SCHEMA, VIEW_SCHEMA};
+use crate::store::definitions::run;
 use belvedere_protocol::crypto::hash::sha256_hex;
 
 /// The role's name is the database's name with this suffix: roles belong to the PostgreSQL server, but each database
@@ -158,8 +159,8 @@ impl Role {
                 let make = format!(
                     "CREATE ROLE {role} LOGIN NOINHERIT NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION{password}"
                 );
-                execute(&mut tx, make).await?;
-                execute(&mut tx, format!("COMMENT ON ROLE {role} IS '{}'", ROLE_COMMENT.replace('\'', "''")))
+                run(&mut tx, make).await?;
+                run(&mut tx, format!("COMMENT ON ROLE {role} IS '{}'", ROLE_COMMENT.replace('\'', "''")))
                     .await?;
             }
             Some(_) if self.is_operators => {}
@@ -168,12 +169,12 @@ impl Role {
             }
             // The secret that the password is derived from may have changed.
             Some(_) if can_create_roles && !password.is_empty() => {
-                execute(&mut tx, format!("ALTER ROLE {role}{password}")).await?;
+                run(&mut tx, format!("ALTER ROLE {role}{password}")).await?;
             }
             Some(_) => {}
         }
         if can_create_roles && !self.is_operators && can_limit_temp_files(&mut tx).await? {
-            execute(&mut tx, format!("ALTER ROLE {role} SET temp_file_limit = '{TEMP_FILE_LIMIT}'")).await?;
+            run(&mut tx, format!("ALTER ROLE {role} SET temp_file_limit = '{TEMP_FILE_LIMIT}'")).await?;
         }
         self.grant_rights(&mut tx, &role, can_create_roles).await?;
         tx.commit().await?;
@@ -190,7 +191,7 @@ impl Role {
         let mut is_member: bool = sqlx::query_scalar(IS_MEMBER).bind(&self.name).fetch_one(&mut *tx).await?;
         if !is_member && can_create_roles {
             // Only a member of a role can make it the owner of a table. The server has all of its rights anyway.
-            execute(tx, format!("GRANT {role} TO CURRENT_USER")).await?;
+            run(tx, format!("GRANT {role} TO CURRENT_USER")).await?;
             is_member = true;
         }
         for grant in [
@@ -198,7 +199,7 @@ impl Role {
             format!("GRANT SELECT ON ALL TABLES IN SCHEMA {VIEW_SCHEMA} TO {role}"),
             format!("GRANT USAGE, CREATE ON SCHEMA {OWN_SCHEMA} TO {role}"),
         ] {
-            execute(tx, grant).await?;
+            run(tx, grant).await?;
         }
         // Tables that were created under the server's role.
         let tables: Vec<String> = sqlx::query_scalar(
@@ -215,7 +216,7 @@ impl Role {
             } else {
                 format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {role}")
             };
-            execute(tx, sql).await?;
+            run(tx, sql).await?;
         }
         Ok(())
     }
@@ -231,10 +232,6 @@ async fn can_limit_temp_files(tx: &mut PgConnection) -> Result<bool, sqlx::Error
         .await?;
     let ask = if version >= GRANTS_PARAMETERS { MAY_SET } else { IS_SUPERUSER };
     sqlx::query_scalar(ask).fetch_one(tx).await
-}
-
-async fn execute(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
-    sqlx::query(AssertSqlSafe(sql)).execute(connection).await.map(drop)
 }
 
 /// A query for a right of the session's role that it must not have, or that it lacks; NULL if there is none. Views and

@@ -16,6 +16,7 @@ use belvedere_web::fair_share::Tenant;
 
 use super::fields::{IndexKey, IndexKind};
 use super::intern::{self, Collection};
+use super::reads::Reads;
 use super::records::{self, FullRecordRow, PAGE_BYTES, PartialRow, RecordRow, Room, complete, unjoined};
 use super::scans::SCAN_TIME_LIMIT;
 use super::select::{PostgresDialect, SqliteDialect, bound};
@@ -130,8 +131,13 @@ async fn run(
             let sql = compile::<PostgresDialect>(collection, args, None);
             let found = match indexes {
                 // Planned for this text: the planner finds the candidates of each field in its index.
-                Some(_) => bound!(sql).persistent(false).fetch_all(db.search_pool.reads()).await?,
-                None => bound!(sql).fetch_all(db.scan_pool.reads()).await?,
+                Some(_) => {
+                    bound!(sql)
+                        .persistent(false)
+                        .fetch_all(db.pool_of(collection.partition, Reads::Searches).reads())
+                        .await?
+                }
+                None => bound!(sql).fetch_all(db.pool_of(collection.partition, Reads::Scans).reads()).await?,
             };
             records::rows(unjoined::with_dids(db, found).await?, &args.collection)
         }

@@ -15,6 +15,7 @@ use crate::query::{PageSize, Search};
 use crate::store::fields::IndexKind;
 use crate::store::fields::sqlite::texts_name;
 use crate::store::intern::Collection;
+use crate::store::reads::Reads;
 use crate::store::records::{self, PartialRow, RecordRow, unjoined};
 use crate::store::scans::SCAN_TIME_LIMIT;
 use crate::store::select::{
@@ -135,10 +136,11 @@ pub(super) async fn postgres(
     collection: Collection,
     args: &Search,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
+    let pool = db.pool_of(collection.partition, Reads::Searches);
     // Planned for this text each time: a plan for all texts would be wrong for most.
     Ok(rows!(args, |what, limit| {
         let query = bound!(postgres_statement(collection, args, what, limit)).persistent(false);
-        unjoined::with_dids(db, query.fetch_all(db.search_pool.reads()).await?).await?
+        unjoined::with_dids(db, query.fetch_all(pool.reads()).await?).await?
     }))
 }
 
@@ -163,8 +165,10 @@ pub(in crate::store) async fn explain(
         return Ok(None);
     };
     let sql = postgres_statement(collection, args, Match::Elsewhere, args.limit as usize);
-    let rows =
-        bound!(sql.with_prefix("EXPLAIN")).persistent(false).fetch_all(postgres.search_pool.reads()).await?;
+    let rows = bound!(sql.with_prefix("EXPLAIN"))
+        .persistent(false)
+        .fetch_all(postgres.read_pools.searches.reads())
+        .await?;
     let lines = rows.iter().map(|row| sqlx::Row::try_get(row, 0)).collect::<Result<Vec<String>, _>>()?;
     Ok(Some(lines.join("\n")))
 }

@@ -15,7 +15,7 @@ pub(in crate::store) async fn plan(db: &Db, sql: Sql) -> Result<String, StoreErr
     }
     let lines = match db {
         Db::Sqlite(db) => lines!("EXPLAIN QUERY PLAN", db.read_pool, 3),
-        Db::Postgres(db) => lines!("EXPLAIN", db.read_pool, 0),
+        Db::Postgres(db) => lines!("EXPLAIN", db.read_pools.hot, 0),
     };
     Ok(lines.join("\n"))
 }

@@ -3,11 +3,11 @@
 //! Reads go on until its last statements; writes wait for its end. Nothing changes if it fails. Hosts have to be started again
 //! afterwards: the names of the tables that they write are others then.
 
-use sqlx::{AssertSqlSafe, PgConnection};
-
 use super::placements::list;
-use super::{COPIED, DIVIDED, ShardsError, cluster, is_distributed};
-use crate::store::partitions::{COUNT, Partition};
+use super::tables::{self, Renamed, Source, new};
+use super::{COPIED, ShardsError, cluster, one_at_a_time};
+use crate::store::definitions::run;
+use crate::store::partitions::{COUNT, DIVIDED, Partition, shard_numbers};
 use crate::store::{Db, Postgres};
 
 /// The tables that [`distribute`] moves or copies.
@@ -41,7 +41,7 @@ pub async fn planned(db: &Db) -> Result<Vec<Contents>, ShardsError> {
 
 async fn distributable(db: &Db) -> Result<&Postgres, ShardsError> {
     let cluster = cluster(db).await?;
-    if is_distributed(cluster).await? {
+    if !shard_numbers(cluster.reader()).await?.is_empty() {
         return Err(ShardsError::AlreadyInShards);
     }
     if !list(cluster).await?.iter().any(|node| node.takes_shards && node.is_active) {
@@ -57,7 +57,12 @@ async fn distributable(db: &Db) -> Result<&Postgres, ShardsError> {
 pub async fn distribute(db: &Db) -> Result<(), ShardsError> {
     let cluster = distributable(db).await?;
     let mut tx = cluster.pool.begin().await?;
-    for statement in BEFORE {
+    one_at_a_time(&mut tx).await?;
+    // Another host may have done it meanwhile.
+    if !shard_numbers(&mut *tx).await?.is_empty() {
+        return Err(ShardsError::AlreadyInShards);
+    }
+    for statement in PREPARE {
         run(&mut tx, (*statement).to_owned()).await?;
     }
     let lock = [&DIVIDED[..], &COPIED[..]].concat().join(", ");
@@ -67,7 +72,8 @@ pub async fn distribute(db: &Db) -> Result<(), ShardsError> {
     }
     let mut renamed = Vec::new();
     for number in 0..COUNT {
-        renamed.extend(fill(&mut tx, number).await?);
+        let target = Partition::Shard(number).tables();
+        renamed.extend(tables::make(&mut tx, target, sources(number), |_| false).await?);
     }
     for statement in swap(&renamed) {
         run(&mut tx, statement).await?;
@@ -76,16 +82,48 @@ pub async fn distribute(db: &Db) -> Result<(), ShardsError> {
     Ok(())
 }
 
-async fn run(conn: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await.map(drop)
+/// Distributes a database that has no records yet, for a server that starts. Returns whether it is in shards now and was not when it
+/// was opened: then it has to be opened again. One with records is left to [`distribute`], because that takes its time.
+///
+/// # Errors
+/// As [`distribute`].
+pub async fn distribute_new(db: &Db) -> Result<bool, ShardsError> {
+    if let Db::Postgres(opened) = db
+        && opened.nodes.is_some()
+    {
+        return Ok(false);
+    }
+    match distributable(db).await {
+        Ok(cluster) if has_records(cluster).await? => {
+            tracing::warn!(
+                "DATABASE_SHARDS is set, and the database is not in shards: it has records already; run belvedere shards distribute"
+            );
+            return Ok(false);
+        }
+        Ok(_) | Err(ShardsError::AlreadyInShards) => {}
+        Err(error) => return Err(error),
+    }
+    match distribute(db).await {
+        Ok(()) | Err(ShardsError::AlreadyInShards) => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
-/// Sequential: one connection to each node, so that later statements see what earlier ones have done.
-const BEFORE: &[&str] = &[
-    "SET LOCAL statement_timeout = 0",
-    "SET LOCAL lock_timeout = 0",
-    "SET LOCAL idle_in_transaction_session_timeout = 0",
-    "SET LOCAL citus.multi_shard_modify_mode = 'sequential'",
+async fn has_records(cluster: &Postgres) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM records)").fetch_one(cluster.reader()).await
+}
+
+/// The tables that have the rows of a partition: its own, and those that have none yet.
+fn sources(number: u8) -> [Source; 5] {
+    let names = Partition::Numbered(number).tables().all();
+    std::array::from_fn(|at| Source {
+        table: names[at].to_owned(),
+        rows: (names[at] == DIVIDED[at]).then(|| format!("partition_of(collection_id) = {number}")),
+    })
+}
+
+/// The first statements that change something.
+const PREPARE: &[&str] = &[
     "ALTER SEQUENCE record_ids OWNED BY NONE",
     // The triggers count for hosts of a version before, and watch an operator's own statements. Nodes can run neither.
     "DO $$ DECLARE found record; BEGIN FOR found IN SELECT DISTINCT tgname, tgrelid::regclass AS name FROM pg_trigger \
@@ -94,99 +132,20 @@ const BEFORE: &[&str] = &[
      LOOP EXECUTE format('DROP TRIGGER %I ON %s', found.tgname, found.name); END LOOP; END $$",
 ];
 
-/// The name of a table until it takes the place of another.
-fn new(name: &str) -> String {
-    format!("{name}_shard")
-}
-
-/// An index that gets its name when that is free.
-struct Renamed {
-    from: String,
-    to: String,
-}
-
-/// Makes the tables of a shard, with the rows of its collections.
-async fn fill(tx: &mut PgConnection, number: u8) -> Result<Vec<Renamed>, ShardsError> {
-    let names = Partition::Shard(number).tables();
-    let mut renamed = Vec::new();
-    for (table, name) in DIVIDED.into_iter().zip(names.all()) {
-        let has_partitions = matches!(table, "records" | "record_refs");
-        let source = if has_partitions { name } else { table };
-        let target = new(name);
-        run(tx, format!("CREATE TABLE {target} (LIKE {source} INCLUDING DEFAULTS INCLUDING STORAGE)"))
-            .await?;
-        let beside = if table == "records" { "none".to_owned() } else { new(&names.records) };
-        let distribute =
-            format!("SELECT create_distributed_table('{target}', NULL, colocate_with => '{beside}')");
-        run(tx, distribute).await?;
-        let of_partition = if has_partitions {
-            String::new()
-        } else {
-            format!(" WHERE partition_of(collection_id) = {number}")
-        };
-        let columns: String = sqlx::query_scalar(COLUMNS).bind(source).fetch_one(&mut *tx).await?;
-        run(tx, format!("INSERT INTO {target} ({columns}) SELECT {columns} FROM {source}{of_partition}"))
-            .await?;
-        let indexes: Vec<(String, String, bool)> =
-            sqlx::query_as(INDEXES).bind(source).fetch_all(&mut *tx).await?;
-        for (index, definition, is_primary) in indexes {
-            let to = if has_partitions { index } else { index.replacen(table, name, 1) };
-            let from = new(&to);
-            let sql = if is_primary {
-                format!("ALTER TABLE {target} ADD CONSTRAINT {from} {definition}")
-            } else {
-                format!("CREATE {definition}").replacen("{index}", &from, 1).replacen("{table}", &target, 1)
-            };
-            run(tx, sql).await?;
-            renamed.push(Renamed { from, to });
-        }
-    }
-    let (records, invalid) = (new(&names.records), new(&names.invalid_records));
-    run(
-        tx,
-        format!(
-            "ALTER TABLE {invalid} ADD CONSTRAINT {}_record_fkey FOREIGN KEY (record_id, collection_id) \
-             REFERENCES {records} (id, collection_id) ON DELETE CASCADE",
-            names.invalid_records
-        ),
-    )
-    .await?;
-    Ok(renamed)
-}
-
-const COLUMNS: &str = "SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute \
-     WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped";
-
-/// The indexes of a table: their name, what follows CREATE with the names to fill in, or the constraint, and whether they are the
-/// primary key.
-const INDEXES: &str = "SELECT c.relname::text, CASE WHEN i.indisprimary THEN \
-         (SELECT pg_get_constraintdef(k.oid) FROM pg_constraint k WHERE k.conindid = i.indexrelid AND k.contype = 'p') \
-         ELSE CASE WHEN i.indisunique THEN 'UNIQUE ' ELSE '' END || 'INDEX {index} ON {table}' || \
-             substr(pg_get_indexdef(c.oid), strpos(pg_get_indexdef(c.oid), ' USING ')) END, i.indisprimary \
-     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
-     WHERE i.indrelid = $1::regclass AND i.indisvalid ORDER BY i.indisprimary DESC, c.relname";
-
 /// The last statements: the new tables take the places of the old ones.
 fn swap(renamed: &[Renamed]) -> Vec<String> {
-    let names: Vec<[&str; 5]> = Partition::shards().map(|partition| partition.tables().all()).collect();
+    let names: Vec<[&str; 5]> = (0..COUNT).map(|number| Partition::Shard(number).tables().all()).collect();
     let mut statements = vec![
         "CREATE TABLE partitioned_collections (collection_id BIGINT NOT NULL) PARTITION BY HASH (collection_id)".to_owned(),
-        format!(
-            "CREATE OR REPLACE FUNCTION partition_of(collection_id BIGINT) RETURNS INTEGER LANGUAGE sql STABLE AS $$ \
-             SELECT n FROM generate_series(0, {}) AS n \
-             WHERE satisfies_hash_partition('partitioned_collections'::regclass, {COUNT}, n, collection_id) $$",
-            COUNT - 1
-        ),
         "CREATE TABLE followed_collections (collection_id BIGINT PRIMARY KEY, is_shown BOOLEAN NOT NULL)".to_owned(),
     ];
+    statements.extend(tables::partition_of());
     // The views of scripts depend on the tables: they are defined again, on views of all shards with the same names.
     for table in DIVIDED {
         statements.push(format!("ALTER TABLE {table} RENAME TO {table}_before"));
     }
-    for (at, table) in DIVIDED.iter().enumerate() {
-        let parts: Vec<String> = names.iter().map(|of| format!("SELECT * FROM {}", new(of[at]))).collect();
-        statements.push(format!("CREATE VIEW {table} AS {}", parts.join(" UNION ALL ")));
-    }
+    let made: Vec<[String; 5]> = names.iter().map(|of| of.map(new)).collect();
+    statements.extend(tables::views(&made));
     statements.push(DEFINE_VIEWS_AGAIN.to_owned());
     for table in DIVIDED.iter().rev() {
         statements.push(format!("DROP TABLE {table}_before"));
@@ -194,9 +153,7 @@ fn swap(renamed: &[Renamed]) -> Vec<String> {
     for name in names.iter().flatten() {
         statements.push(format!("ALTER TABLE {} RENAME TO {name}", new(name)));
     }
-    for Renamed { from, to } in renamed {
-        statements.push(format!("ALTER INDEX {from} RENAME TO {to}"));
-    }
+    statements.extend(renamed.iter().map(Renamed::statement));
     statements
 }
 

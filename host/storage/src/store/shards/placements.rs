@@ -1,9 +1,9 @@
 //! Shows where shards are, and moves them.
 
-use sqlx::FromRow;
+use sqlx::{Connection as _, FromRow};
 
-use super::{ShardsError, cluster, is_distributed};
-use crate::store::partitions::Partition;
+use super::{LOCK, ShardsError, cluster};
+use crate::store::partitions::{Partition, shard_numbers};
 use crate::store::{Db, Postgres, StoreError, intern};
 
 /// A server of the cluster.
@@ -56,13 +56,15 @@ pub(super) async fn list(db: &Postgres) -> Result<Vec<Node>, sqlx::Error> {
 /// When the database is not in shards.
 pub async fn shards(db: &Db) -> Result<Vec<Shard>, ShardsError> {
     let cluster = cluster(db).await?;
-    if !is_distributed(cluster).await? {
+    let numbers = shard_numbers(cluster.reader()).await?;
+    if numbers.is_empty() {
         return Err(ShardsError::NotInShards);
     }
     let tables: Vec<(String, String, i64)> = sqlx::query_as(SHARDS).fetch_all(cluster.reader()).await?;
     let counts: Vec<(i64, i64)> = sqlx::query_as(COUNTS).fetch_all(cluster.reader()).await?;
     let collections = intern::all_collections(db).await?;
-    let shard = |partition: Partition, number: u8| {
+    let shard = |number: u8| {
+        let partition = Partition::Shard(number);
         let names = partition.tables().all();
         let own = || tables.iter().filter(|(name, ..)| names.contains(&name.as_str()));
         let records = |id| counts.iter().find(|(collection, _)| *collection == id).map_or(0, |(_, n)| *n);
@@ -74,7 +76,7 @@ pub async fn shards(db: &Db) -> Result<Vec<Shard>, ShardsError> {
             collections: collections.map(|(nsid, of)| (nsid.clone(), records(of.id))).collect(),
         }
     };
-    Ok(Partition::shards().zip(0..).map(|(partition, number)| shard(partition, number)).collect())
+    Ok(numbers.into_iter().map(shard).collect())
 }
 
 /// Moves a shard to a node, while it is read and, but for its end, written.
@@ -82,6 +84,15 @@ pub async fn shards(db: &Db) -> Result<Vec<Shard>, ShardsError> {
 /// # Errors
 /// When there is no such shard or node, and when the move fails: then the shard is where it was.
 pub async fn move_to(db: &Db, number: u8, node: &str) -> Result<(), ShardsError> {
+    // A split of the shard gives its tables to others.
+    let mut lock = cluster(db).await?.pool.acquire().await.map_err(StoreError::from)?.detach();
+    sqlx::query("SELECT pg_advisory_lock_shared($1)").bind(LOCK).execute(&mut lock).await?;
+    let moved = move_locked(db, number, node).await;
+    lock.close().await?;
+    moved
+}
+
+async fn move_locked(db: &Db, number: u8, node: &str) -> Result<(), ShardsError> {
     let found = shards(db).await?;
     let shard = found.into_iter().find(|shard| shard.number == number).ok_or(ShardsError::NoShard(number))?;
     let cluster = cluster(db).await?;

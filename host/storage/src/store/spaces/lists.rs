@@ -249,7 +249,7 @@ pub async fn page(db: &Db, space: SpaceId, list: &List<'_>) -> Result<Page, Stor
         }
         Db::Postgres(postgres) => {
             let query = bound!(list, space, sqlx::query(sql.postgres));
-            let rows = query.fetch_all(postgres.read_pool.primary().reads()).await?;
+            let rows = query.fetch_all(postgres.read_pools.hot.primary().reads()).await?;
             all_sized(&rows, 0)?
         }
     };
@@ -280,7 +280,7 @@ pub async fn page_of_credential(
         }
         Db::Postgres(postgres) => {
             let query = addressed!(sqlx::query(sql.postgres));
-            let found = query.fetch_all(postgres.read_pool.primary().reads()).await?;
+            let found = query.fetch_all(postgres.read_pools.hot.primary().reads()).await?;
             let Some(first) = found.first() else { return Ok(None) };
             let opening = Opening {
                 is_hosted: first.try_get(1)?,

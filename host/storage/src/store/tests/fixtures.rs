@@ -134,7 +134,7 @@ pub async fn execute(db: &Db, sql: &str) {
 
 /// Runs a statement that changes rows of the index, with the names of its tables, on each part of the database.
 pub async fn change(db: &Db, sql: impl Fn(&Tables) -> String) {
-    for part in db.ids().parts() {
+    for part in db.ids().parts().iter().copied() {
         execute(db, &sql(part.tables())).await;
     }
 }

@@ -75,6 +75,7 @@ mod schedules;
 mod script_recordings;
 mod script_sql;
 mod search;
+mod shard_splits;
 mod shards;
 mod service_identity;
 mod sort;

@@ -26,16 +26,14 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::reads::{CallerReads, ReadDb};
 pub use self::writes::Writer;
-pub use crate::store::read_pool::{ReplicaStatus, Unused};
+use crate::store::read_pool::{PROBE_EVERY, Watched as _};
+pub use crate::store::read_pool::{ServerStatus, Unused};
 
 use self::link::{Link, Waiting};
 use self::replica::Replica;
 use self::watch::Watch;
 use super::Postgres;
 use crate::store::{Db, StoreError};
-
-/// Interval at which each replica is looked at.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// Maximum number of repetitions of a single look, until the replica has replayed what the primary had when it began.
 const MAX_LOOKS: usize = 3;
@@ -108,7 +106,7 @@ impl Db {
     ///
     /// # Errors
     /// When the primary can't be looked at.
-    pub async fn look_at_replicas(&self) -> Result<Vec<ReplicaStatus>, StoreError> {
+    pub async fn look_at_replicas(&self) -> Result<Vec<ServerStatus>, StoreError> {
         let Self::Postgres(db) = self else { return Ok(Vec::new()) };
         let Some(replicas) = &db.replicas else { return Ok(Vec::new()) };
         replicas.link.look(db).await?;
@@ -127,7 +125,7 @@ impl Db {
     }
 
     /// The replicas as this process knows them; empty without replicas.
-    pub fn replicas(&self) -> Vec<ReplicaStatus> {
+    pub fn replicas(&self) -> Vec<ServerStatus> {
         let Self::Postgres(db) = self else { return Vec::new() };
         let replicas = db.replicas.iter().flat_map(|replicas| &replicas.all);
         replicas.map(|replica| replica.service.status()).collect()

@@ -3,17 +3,14 @@
 use std::time::Instant;
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection as _, PgConnection, PgExecutor};
+use sqlx::{PgConnection, PgExecutor};
 
 use crate::store::POSTGRES_MIGRATIONS;
+use crate::store::lost::UNDEFINED_TABLE;
 use belvedere_base::clock::Timestamp;
 
-use crate::store::read_pool::PROBE_TIMEOUT;
-use crate::store::read_pool::Unused;
 use crate::store::read_pool::position::{Position, position_sql};
-
-/// PostgreSQL's `undefined_table`.
-const UNDEFINED_TABLE: &str = "42P01";
+use crate::store::read_pool::{Probe, Unused};
 
 /// The cluster of a server and the database in it. Streaming replicas have those of their primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,61 +56,49 @@ pub(super) struct Seen {
     pub(super) missing_migrations: usize,
 }
 
-/// A connection to a replica that is kept between looks.
-pub(super) struct Probe {
-    options: PgConnectOptions,
-    connection: Option<(PgConnection, Identity)>,
+/// Looks at a replica.
+pub(super) struct ReplicaProbe {
+    probe: Probe,
+    /// Known until the connection is lost.
+    identity: Option<Identity>,
     is_migrated: bool,
 }
 
-impl Probe {
+impl ReplicaProbe {
     pub(super) fn new(options: PgConnectOptions) -> Self {
-        Self { options, connection: None, is_migrated: false }
+        Self { probe: Probe::new(options), identity: None, is_migrated: false }
     }
 
-    /// Looks at the replica. After an error the next look connects again.
     pub(super) async fn look(&mut self) -> Result<Seen, Unused> {
-        match tokio::time::timeout(PROBE_TIMEOUT, self.ask()).await {
-            Ok(Ok(seen)) => Ok(seen),
-            Ok(Err(error)) => {
-                self.forget();
-                Err(Unused::Unreachable(error.to_string()))
-            }
-            Err(_) => {
-                self.forget();
-                Err(Unused::Silent)
-            }
-        }
+        let (identity, is_migrated) = (self.identity.take(), std::mem::take(&mut self.is_migrated));
+        let seen = self.probe.look(async |connection| ask(connection, identity, is_migrated).await).await?;
+        self.identity = Some(seen.identity);
+        self.is_migrated = seen.missing_migrations == 0;
+        Ok(seen)
     }
+}
 
-    fn forget(&mut self) {
-        self.connection = None;
-        self.is_migrated = false;
-    }
-
-    async fn ask(&mut self) -> Result<Seen, sqlx::Error> {
-        let (connection, identity) = match &mut self.connection {
-            Some((connection, identity)) => (connection, *identity),
-            none => {
-                let mut connection = PgConnection::connect_with(&self.options).await?;
-                let identity = Identity::of(&mut connection).await?;
-                (&mut none.insert((connection, identity)).0, identity)
-            }
-        };
-        let (in_recovery, replayed, replayed_at): (bool, i64, Option<i64>) =
-            sqlx::query_as(PROGRESS).fetch_one(&mut *connection).await?;
-        let at = Instant::now();
-        let missing_migrations = if self.is_migrated { 0 } else { missing_migrations(connection).await? };
-        self.is_migrated = missing_migrations == 0;
-        Ok(Seen {
-            identity,
-            in_recovery,
-            replayed: Position(replayed),
-            replayed_at: replayed_at.map(Timestamp),
-            at,
-            missing_migrations,
-        })
-    }
+async fn ask(
+    connection: &mut PgConnection,
+    known: Option<Identity>,
+    is_migrated: bool,
+) -> Result<Seen, sqlx::Error> {
+    let identity = match known {
+        Some(identity) => identity,
+        None => Identity::of(&mut *connection).await?,
+    };
+    let (in_recovery, replayed, replayed_at): (bool, i64, Option<i64>) =
+        sqlx::query_as(PROGRESS).fetch_one(&mut *connection).await?;
+    let at = Instant::now();
+    let missing_migrations = if is_migrated { 0 } else { missing_migrations(connection).await? };
+    Ok(Seen {
+        identity,
+        in_recovery,
+        replayed: Position(replayed),
+        replayed_at: replayed_at.map(Timestamp),
+        at,
+        missing_migrations,
+    })
 }
 
 async fn missing_migrations(connection: &mut PgConnection) -> Result<usize, sqlx::Error> {

@@ -8,7 +8,7 @@ use sqlx::postgres::PgConnectOptions;
 use crate::store::postgres::{Postgres, connect_options};
 use crate::store::{Db, StoreError};
 
-use crate::store::read_pool::Service;
+use crate::store::read_pool::{ServerKind, Service};
 
 pub(super) struct Replica {
     pub(super) service: Arc<Service>,
@@ -28,7 +28,7 @@ impl Replica {
     pub(super) fn new(url: &str, primary: &Postgres) -> Result<Self, StoreError> {
         let options = connect_options(url)?;
         let server = format!("{}:{}", options.get_host(), options.get_port());
-        let service = Arc::new(Service::new(server));
+        let service = Arc::new(Service::new(ServerKind::Replica, server));
         let db = Db::Postgres(primary.on_replica(&options, &service));
         Ok(Self { service, options, db })
     }
@@ -40,14 +40,12 @@ impl Replica {
     /// The statements that run there at present.
     pub(super) fn load(&self) -> usize {
         let Db::Postgres(db) = &self.db else { return 0 };
-        db.read_pool.used() + db.scan_pool.used() + db.search_pool.used()
+        db.read_pools.used()
     }
 
     pub(super) async fn close(&self) {
         let Db::Postgres(db) = &self.db else { return };
-        db.read_pool.close().await;
-        db.scan_pool.close().await;
-        db.search_pool.close().await;
+        db.read_pools.close().await;
     }
 }
 
@@ -77,7 +75,7 @@ mod tests {
 
         async fn read(&self, sql: &'static str) -> Result<(), sqlx::Error> {
             let Db::Postgres(db) = &self.db else { return Ok(()) };
-            sqlx::query(sql).execute(db.read_pool.reads()).await.map(drop)
+            sqlx::query(sql).execute(db.read_pools.hot.reads()).await.map(drop)
         }
     }
 
@@ -135,6 +133,22 @@ mod tests {
         replica.read("SELECT 1 FROM missing").await.unwrap_err();
         let status = replica.service.status();
         assert_eq!((status.repeated, status.unused), (1, None));
+        db.close().await;
+        postgres::drop_database(&url);
+    }
+
+    /// A node of a cluster that the coordinator does not reach either.
+    #[tokio::test]
+    async fn a_read_of_a_lost_server_does_not_wait_at_the_primary() {
+        let (url, db, replica) = replica(8).await;
+        replica.set_used(Err(Unused::Silent));
+        replica.read("SELECT 1").await.unwrap();
+        replica.service.set_lost(true);
+        let error = StoreError::from(replica.read("SELECT 1").await.unwrap_err());
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+        assert_eq!(belvedere_web::http::Error::from(error).status, 503);
+        replica.service.set_lost(false);
+        replica.read("SELECT 1").await.unwrap();
         db.close().await;
         postgres::drop_database(&url);
     }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use super::Replica;
 use super::link::Link;
-use super::probe::{Probe, Seen};
-use super::{PROBE_EVERY, Replica};
+use super::probe::{ReplicaProbe, Seen};
 use crate::store::read_pool::position::{Lag, Position};
-use crate::store::read_pool::{Progress, Unused};
+use crate::store::read_pool::{Progress, Unused, Watched, watch};
 
 /// Time that the first look waits for the primary.
 const START_MAX_WAIT: Duration = Duration::from_secs(3);
@@ -26,13 +25,13 @@ pub(super) struct Watch {
     replica: Arc<Replica>,
     link: Arc<Link>,
     max_lag: Duration,
-    probe: Probe,
+    probe: ReplicaProbe,
     before: Option<Before>,
 }
 
 impl Watch {
     pub(super) fn new(replica: Arc<Replica>, link: Arc<Link>, max_lag: Duration) -> Self {
-        let probe = Probe::new(replica.options.clone());
+        let probe = ReplicaProbe::new(replica.options.clone());
         Self { replica, link, max_lag, probe, before: None }
     }
 
@@ -43,27 +42,8 @@ impl Watch {
         if stop.run_until_cancelled(connected).await.is_none() {
             return;
         }
-        let mut ticks = tokio::time::interval(PROBE_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let watching = async {
-            loop {
-                ticks.tick().await;
-                self.look().await;
-            }
-        };
-        stop.run_until_cancelled(watching).await;
+        watch(&stop, &mut self).await;
         self.replica.service.set(Err(Unused::Ending), Progress::default());
-    }
-
-    /// Looks at the replica once, and stores the result.
-    pub(super) async fn look(&mut self) {
-        match self.probe.look().await {
-            Ok(seen) => self.judge(&seen),
-            Err(reason) => {
-                self.before = None;
-                self.replica.service.set(Err(reason), Progress::default());
-            }
-        }
     }
 
     fn judge(&mut self, seen: &Seen) {
@@ -87,6 +67,18 @@ impl Watch {
             Some(_) => close_enough(lag, self.max_lag, self.replica.service.is_in_use()),
         };
         self.replica.service.set(verdict.map(|()| seen.replayed), progress);
+    }
+}
+
+impl Watched for Watch {
+    async fn look(&mut self) {
+        match self.probe.look().await {
+            Ok(seen) => self.judge(&seen),
+            Err(reason) => {
+                self.before = None;
+                self.replica.service.set(Err(reason), Progress::default());
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Whether a replica is used, and why not.
+//! Whether a server beside the primary is used for reads, and why not: a replica, or a node that has shards.
 
 use std::io;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use belvedere_base::clock::Timestamp;
 
 use super::position::Position;
 
-/// A replica that takes longer to answer is not used, and the reads that wait for it run on the primary.
-pub(in crate::store) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// A server that takes longer to answer is not used, and the reads that wait for it run on the primary.
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The reason why a replica is not used. The texts are for operators.
+/// The reason why a server is not used. The texts are for operators.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unused {
     #[error("it has not answered yet")]
@@ -50,6 +50,11 @@ pub enum Unused {
     Measuring,
     #[error("the server of DATABASE_URL does not answer, so that the lag is not known")]
     LagUnknown,
+    #[error(
+        "its address leads this host to another server than the coordinator. Hosts and nodes have to reach it by the same name \
+         (docs/scaling.md)"
+    )]
+    OtherNode,
     #[error("the server ends")]
     Ending,
 }
@@ -57,7 +62,10 @@ pub enum Unused {
 impl Unused {
     /// Whether only the operator can mend it.
     pub fn is_misconfigured(&self) -> bool {
-        matches!(self, Self::NotInRecovery | Self::OtherServer | Self::OtherDatabase | Self::Ahead)
+        matches!(
+            self,
+            Self::NotInRecovery | Self::OtherServer | Self::OtherDatabase | Self::Ahead | Self::OtherNode
+        )
     }
 }
 
@@ -69,14 +77,15 @@ pub(in crate::store) struct Progress {
     pub(in crate::store) replayed_at: Option<Timestamp>,
 }
 
-/// The state of a replica, for operators.
+/// The state of a server, for operators.
 #[derive(Clone, Debug)]
-pub struct ReplicaStatus {
+pub struct ServerStatus {
     /// `HOST:PORT`
     pub server: String,
     pub unused: Option<Unused>,
+    /// Only replicas have one.
     pub lag: Option<Duration>,
-    /// The commit time of the last transaction that it has replayed.
+    /// The commit time of the last transaction that a replica has replayed.
     pub replayed_at: Option<Timestamp>,
     /// Statements that this host sent there since it was started.
     pub reads: u64,
@@ -86,18 +95,29 @@ pub struct ReplicaStatus {
 
 #[derive(Debug)]
 struct State {
-    /// Cancelled when the replica is not used any more, so that no read waits for it.
+    /// Cancelled when the server is not used any more, so that no read waits for it.
     in_use: Result<CancellationToken, Unused>,
     progress: Progress,
 }
 
-/// The state of a replica, shared by its pools and its watch.
+/// The kinds of servers beside the primary.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) enum ServerKind {
+    Replica,
+    /// A node of a cluster that has shards.
+    Node,
+}
+
+/// The state of a server, shared by its pools and its watch.
 #[derive(Debug)]
 pub(in crate::store) struct Service {
+    kind: ServerKind,
     server: String,
     state: Mutex<State>,
-    /// The position that it has replayed at least.
+    /// The position that a replica has replayed at least.
     replayed: AtomicI64,
+    /// Whether the coordinator can't reach a node either.
+    is_lost: AtomicBool,
     reads: AtomicU64,
     repeated: AtomicU64,
     gauges: Gauges,
@@ -105,9 +125,35 @@ pub(in crate::store) struct Service {
 
 struct Gauges {
     in_use: Gauge,
-    lag: Gauge,
+    /// Only replicas have one.
+    lag: Option<Gauge>,
     reads: Counter,
     repeated: Counter,
+}
+
+impl Gauges {
+    fn of(kind: ServerKind, server: String) -> Self {
+        match kind {
+            ServerKind::Replica => {
+                let labels = [("replica", server)];
+                Self {
+                    in_use: metrics::gauge!("belvedere_replica_in_use", &labels),
+                    lag: Some(metrics::gauge!("belvedere_replica_lag_seconds", &labels)),
+                    reads: metrics::counter!("belvedere_replica_reads_total", &labels),
+                    repeated: metrics::counter!("belvedere_replica_repeated_reads_total", &labels),
+                }
+            }
+            ServerKind::Node => {
+                let labels = [("node", server)];
+                Self {
+                    in_use: metrics::gauge!("belvedere_shard_node_in_use", &labels),
+                    lag: None,
+                    reads: metrics::counter!("belvedere_shard_node_reads_total", &labels),
+                    repeated: metrics::counter!("belvedere_shard_node_repeated_reads_total", &labels),
+                }
+            }
+        }
+    }
 }
 
 impl std::fmt::Debug for Gauges {
@@ -117,19 +163,13 @@ impl std::fmt::Debug for Gauges {
 }
 
 impl Service {
-    /// `server` is the replica's `HOST:PORT`.
-    pub(in crate::store) fn new(server: String) -> Self {
-        let labels = [("replica", server.clone())];
-        let gauges = Gauges {
-            in_use: metrics::gauge!("belvedere_replica_in_use", &labels),
-            lag: metrics::gauge!("belvedere_replica_lag_seconds", &labels),
-            reads: metrics::counter!("belvedere_replica_reads_total", &labels),
-            repeated: metrics::counter!("belvedere_replica_repeated_reads_total", &labels),
-        };
+    /// `server` is its `HOST:PORT`.
+    pub(in crate::store) fn new(kind: ServerKind, server: String) -> Self {
+        let gauges = Gauges::of(kind, server.clone());
         gauges.in_use.set(0.0);
         let state = Mutex::new(State { in_use: Err(Unused::New), progress: Progress::default() });
-        let (replayed, reads, repeated) = Default::default();
-        Self { server, state, replayed, reads, repeated, gauges }
+        let (replayed, is_lost, reads, repeated) = Default::default();
+        Self { kind, server, state, replayed, is_lost, reads, repeated, gauges }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -141,13 +181,22 @@ impl Service {
         &self.server
     }
 
-    /// `None` while the replica is not used. The token is cancelled when it is not used any more.
+    /// `None` while the server is not used. The token is cancelled when it is not used any more.
     pub(in crate::store) fn in_use(&self) -> Option<CancellationToken> {
         self.lock().in_use.as_ref().ok().cloned()
     }
 
     pub(in crate::store) fn is_in_use(&self) -> bool {
         self.lock().in_use.is_ok()
+    }
+
+    /// Whether its reads can't be answered by the primary either, and must not wait there until they fail.
+    pub(in crate::store) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::store) fn set_lost(&self, is_lost: bool) {
+        self.is_lost.store(is_lost, Ordering::Relaxed);
     }
 
     /// A position that the replica has replayed; `None` while it is not used.
@@ -175,7 +224,7 @@ impl Service {
         self.gauges.repeated.increment(1);
     }
 
-    /// A read found that the replica can't be reached: the next look decides when it is used again.
+    /// A read found that the server can't be reached: the next look decides when it is used again.
     pub(in crate::store) fn read_failed(&self, error: &sqlx::Error) {
         let mut state = self.lock();
         if state.in_use.is_ok() {
@@ -183,13 +232,13 @@ impl Service {
         }
     }
 
-    /// Stores the result of a look at the replica: the position that it has replayed, or why it is not used. Logs when it
-    /// changes.
+    /// Stores the result of a look at the server: the position that it has replayed (0 for a node), or why it is not used.
+    /// Logs when it changes.
     pub(in crate::store) fn set(&self, result: Result<Position, Unused>, progress: Progress) {
         let mut state = self.lock();
         state.progress = progress;
-        if let Some(lag) = progress.lag {
-            self.gauges.lag.set(lag.as_secs_f64());
+        if let (Some(gauge), Some(lag)) = (&self.gauges.lag, progress.lag) {
+            gauge.set(lag.as_secs_f64());
         }
         match result {
             Err(reason) => self.leave(&mut state, reason),
@@ -198,7 +247,14 @@ impl Service {
                 if state.in_use.is_err() {
                     state.in_use = Ok(CancellationToken::new());
                     self.gauges.in_use.set(1.0);
-                    tracing::info!(replica = self.server, "a replica is used for reads");
+                    match self.kind {
+                        ServerKind::Replica => {
+                            tracing::info!(replica = self.server, "a replica is used for reads");
+                        }
+                        ServerKind::Node => {
+                            tracing::info!(node = self.server, "a node is asked for its shards");
+                        }
+                    }
                 }
             }
         }
@@ -215,17 +271,25 @@ impl Service {
             Err(known) => std::mem::discriminant(known) != std::mem::discriminant(&reason),
         };
         if is_new && reason != Unused::Ending {
-            tracing::warn!(
-                replica = self.server,
-                reason = reason.to_string(),
-                "a replica is not used; its reads go to other replicas or to the primary"
-            );
+            let reason = reason.to_string();
+            match self.kind {
+                ServerKind::Replica => tracing::warn!(
+                    replica = self.server,
+                    reason,
+                    "a replica is not used; its reads go to other replicas or to the primary"
+                ),
+                ServerKind::Node => tracing::warn!(
+                    node = self.server,
+                    reason,
+                    "a node is not asked for its shards; their reads go to the coordinator"
+                ),
+            }
         }
     }
 
-    pub(in crate::store) fn status(&self) -> ReplicaStatus {
+    pub(in crate::store) fn status(&self) -> ServerStatus {
         let state = self.lock();
-        ReplicaStatus {
+        ServerStatus {
             server: self.server.clone(),
             unused: state.in_use.as_ref().err().cloned(),
             lag: state.progress.lag,
@@ -241,8 +305,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_are_abandoned_when_a_replica_leaves() {
-        let service = Service::new("db:5432".to_owned());
+    fn reads_are_abandoned_when_a_server_leaves() {
+        let service = Service::new(ServerKind::Replica, "db:5432".to_owned());
         assert!(service.in_use().is_none());
         service.set(Ok(Position(7)), Progress::default());
         let token = service.in_use().unwrap();
