@@ -8,6 +8,7 @@ use futures_util::{StreamExt as _, stream};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::handles::OWNER_MAX_WAIT;
+use super::resolver::Dated;
 use super::{HandleError, Resolver};
 use belvedere_protocol::atproto::{Did, Handle};
 
@@ -22,6 +23,8 @@ pub struct Handles {
     pub verified: HashMap<Did, String>,
     /// Accounts of which nothing can be said now.
     pub failed: Vec<(Did, HandleError)>,
+    /// The documents that named these handles, or none. The cache may have lost them since.
+    pub(crate) documents: Vec<(Did, Dated)>,
 }
 
 impl Resolver {
@@ -35,14 +38,17 @@ impl Resolver {
     ) -> Handles {
         let (deadline, pay) = (Instant::now() + max_wait, &pay);
         let look_up = async |did: &Did| {
-            let found = timeout_at(deadline, self.verified_handle(did, pay)).await;
+            let found = timeout_at(deadline, self.document_and_handle(did, pay)).await;
             (did.clone(), found.unwrap_or(Err(HandleError::Slow)))
         };
         let mut handles = Handles::default();
         let mut look_ups = stream::iter(dids).map(look_up).buffer_unordered(CONCURRENT);
         while let Some((did, found)) = look_ups.next().await {
             match found {
-                Ok(Some(handle)) => drop(handles.verified.insert(did, handle)),
+                Ok(Some((document, handle))) => {
+                    handles.documents.push((did.clone(), document));
+                    handles.verified.extend(handle.map(|handle| (did, handle)));
+                }
                 Ok(None) => {}
                 Err(error) => handles.failed.push((did, error)),
             }
@@ -50,20 +56,31 @@ impl Resolver {
         handles
     }
 
-    /// The verified handle of an account; `None` when it has none, or does not exist.
-    async fn verified_handle(
+    /// The document of an account and its verified handle, if it has one; `None` when the account does not exist.
+    async fn document_and_handle(
         &self,
         did: &Did,
         pay: impl Fn(&Handle) -> bool,
-    ) -> Result<Option<String>, HandleError> {
+    ) -> Result<Option<(Dated, Option<String>)>, HandleError> {
         let reads = self.for_reads();
-        let document = match timeout(OWNER_MAX_WAIT, reads.resolve(did)).await {
+        let document = match timeout(OWNER_MAX_WAIT, reads.resolve_dated(did)).await {
             Ok(Ok(document)) => document,
             Ok(Err(error)) if error.is_temporary() => return Err(error.into()),
             Ok(Err(_)) => return Ok(None),
             Err(_) => return Err(HandleError::Slow),
         };
-        let Some(handle) = document.handle().and_then(|handle| Handle::try_from(handle).ok()) else {
+        let handle = self.verified_handle(did, &document, pay).await?;
+        Ok(Some((document, handle)))
+    }
+
+    /// The handle that a document names; `None` when it names none, or the handle is not the account's.
+    async fn verified_handle(
+        &self,
+        did: &Did,
+        document: &Dated,
+        pay: impl Fn(&Handle) -> bool,
+    ) -> Result<Option<String>, HandleError> {
+        let Some(handle) = document.document.handle().and_then(|handle| Handle::try_from(handle).ok()) else {
             return Ok(None);
         };
         if self.asks_domain_of(&handle) && !pay(&handle) {

@@ -91,9 +91,17 @@ struct Inner {
 #[derive(Clone)]
 struct Entry {
     resolved: Resolved,
+    /// The time before the fetch: a document may have changed while it was on its way.
     fetched_at: Timestamp,
     /// The time and the error of the last failed attempt to fetch a newer document.
     failure: Option<(Timestamp, IdentityError)>,
+}
+
+/// A document, and the time at which its fetch began.
+#[derive(Clone, Debug)]
+pub(crate) struct Dated {
+    pub(crate) document: Arc<DidDocument>,
+    pub(crate) fetched_at: Timestamp,
 }
 
 struct CacheTimes;
@@ -124,15 +132,26 @@ impl Resolver {
     /// When there is no document or it could not be fetched. Errors are cached too, for a shorter time, except
     /// [`IdentityError::Busy`], [`IdentityError::RateLimited`] and [`IdentityError::NotCached`].
     pub async fn resolve(&self, did: &Did) -> Resolved {
+        self.entry(did).await?.resolved
+    }
+
+    /// Like [`Self::resolve`], with the time of the document.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub(super) async fn resolve_dated(&self, did: &Did) -> Result<Dated, IdentityError> {
+        let Entry { resolved, fetched_at, .. } = self.entry(did).await?;
+        Ok(Dated { document: resolved?, fetched_at })
+    }
+
+    async fn entry(&self, did: &Did) -> Result<Entry, IdentityError> {
         // By reference first, so that a cache hit does not clone the DID.
         if let Some(entry) = self.inner.cache.get(did).await {
-            return entry.resolved;
+            return Ok(entry);
         }
         let pools = self.pools()?;
-        match self.inner.cache.try_get_with_by_ref(did, self.inner.fetch_entry(did, pools)).await {
-            Ok(entry) => entry.resolved,
-            Err(error) => Err(IdentityError::clone(&error)),
-        }
+        let entry = self.inner.cache.try_get_with_by_ref(did, self.inner.fetch_entry(did, pools)).await;
+        entry.map_err(|error| IdentityError::clone(&error))
     }
 
     /// Like [`Self::resolve`], for tasks that no user waits for: when the directory limits the rate of look-ups, waits
@@ -153,12 +172,6 @@ impl Resolver {
     /// The result of [`Self::resolve`] when it is cached; `None` when it takes a look-up.
     pub async fn known(&self, did: &Did) -> Option<Resolved> {
         self.inner.cache.get(did).await.map(|entry| entry.resolved)
-    }
-
-    /// The cached document, and when it was fetched.
-    pub(crate) async fn known_since(&self, did: &Did) -> Option<(Arc<DidDocument>, Timestamp)> {
-        let entry = self.inner.cache.get(did).await?;
-        Some((entry.resolved.ok()?, entry.fetched_at))
     }
 
     /// The result of [`Self::refresh`] when the cache has a recent one; `None` when it takes a look-up.
@@ -253,21 +266,22 @@ impl Inner {
     /// The cache entry for a look-up. Errors that say nothing about the DID are not cached, but returned as such.
     async fn fetch_entry(&self, did: &Did, pools: &LookupPools) -> Result<Entry, IdentityError> {
         let mut fetches = 0;
-        let resolved = loop {
+        let (resolved, fetched_at) = loop {
             let change = self.changes.get(did).await;
+            let fetched_at = self.clock.now();
             let resolved = match self.fetch(did, pools).await {
                 Err(error @ (IdentityError::Busy(_) | IdentityError::RateLimited(_))) => return Err(error),
                 other => other.map(Arc::new),
             };
             fetches += 1;
             if fetches == MAX_FETCHES || self.changes.get(did).await == change {
-                break resolved;
+                break (resolved, fetched_at);
             }
         };
         match &resolved {
             Ok(document) => match document.pds() {
                 Some(pds) => {
-                    let last = LastPds { origin: pds.into(), fetched_at: self.clock.now() };
+                    let last = LastPds { origin: pds.into(), fetched_at };
                     self.pds.insert(did.clone(), last).await;
                 }
                 None => self.pds.invalidate(did).await,
@@ -275,7 +289,7 @@ impl Inner {
             Err(error) if error.is_temporary() => {}
             Err(_) => self.pds.invalidate(did).await,
         }
-        Ok(Entry { resolved, fetched_at: self.clock.now(), failure: None })
+        Ok(Entry { resolved, fetched_at, failure: None })
     }
 
     async fn fetch(&self, did: &Did, pools: &LookupPools) -> Result<DidDocument, IdentityError> {

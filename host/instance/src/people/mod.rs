@@ -1,5 +1,7 @@
 //! The handles of accounts, looked up once and kept in the database (`docs/adr/0119-handles-are-kept.md`).
 
+#[cfg(test)]
+mod tests;
 mod unknown;
 
 use std::collections::HashMap;
@@ -95,7 +97,7 @@ impl People {
             return;
         };
         let found = resolver.handles(&missing, |_| true, REFRESH_TIME).await;
-        let is_kept = self.keep(&missing, &found).await;
+        let is_kept = self.keep(&found).await;
         let has_failed = |did: &Did| !is_kept || found.failed.iter().any(|(failed, _)| failed == did);
         let (failed, looked_up): (Vec<Did>, Vec<Did>) = missing.into_iter().partition(has_failed);
         let now = self.clock.now();
@@ -142,7 +144,7 @@ impl People {
         let Stored { accounts, verified, missing } = stored;
         let mut found = self.resolver.handles(&missing, pay, max_wait).await;
         if keeps {
-            self.keep(&missing, &found).await;
+            self.keep(&found).await;
         }
         found.failed.retain(|(did, _)| {
             let old = accounts.get(did.as_str()).and_then(|account| account.handle.clone());
@@ -169,7 +171,7 @@ impl People {
         if !known.is_empty() {
             let tasks = self.resolver.for_tasks(REFRESH_PERMITS);
             let found = tasks.handles(&known, |_| true, REFRESH_TIME).await;
-            self.keep(&known, &found).await;
+            self.keep(&found).await;
         }
         Ok(())
     }
@@ -182,20 +184,14 @@ impl People {
     }
 
     /// Stores what was found, and returns whether that succeeded. A failure costs later look-ups only.
-    async fn keep(&self, dids: &[Did], found: &Handles) -> bool {
-        let mut learned = Vec::with_capacity(dids.len());
-        for did in dids {
-            if found.failed.iter().any(|(failed, _)| failed == did) {
-                continue;
-            }
-            let Some((document, known_at)) = self.resolver.known_since(did).await else { continue };
-            let (handle, pds) = (found.verified.get(did).cloned(), document.pds().map(str::to_owned));
-            // The cached document may be newer than the one whose handle was verified.
-            if handle.is_none() || handle.as_deref() == document.handle() {
-                learned.push(Learned { did: did.clone(), handle, pds, known_at });
-            }
-        }
-        let stored = identities::learn(&self.db, &learned).await;
+    async fn keep(&self, found: &Handles) -> bool {
+        let learned = found.documents.iter().map(|(did, dated)| Learned {
+            did: did.clone(),
+            handle: found.verified.get(did).cloned(),
+            pds: dated.document.pds().map(str::to_owned),
+            known_at: dated.fetched_at,
+        });
+        let stored = identities::learn(&self.db, &learned.collect::<Vec<_>>()).await;
         if let Err(error) = &stored {
             tracing::warn!(%error, "handles can't be stored: they will be looked up again");
         }
@@ -212,26 +208,4 @@ fn is_fresh(account: &Account, now: Timestamp) -> bool {
         _ => return false,
     };
     account.known_at.is_some_and(|known_at| now < known_at.plus_seconds(seconds))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_handle_counts_for_a_day_and_its_absence_for_an_hour() {
-        let known_at = Some(Timestamp(0));
-        let pds = Some("https://pds.example".to_owned());
-        let with_handle =
-            Account { handle: Some("a.example".to_owned()), pds: pds.clone(), known_at, is_hidden: false };
-        let without = Account { pds, known_at, ..Account::default() };
-        let cleared = Account { known_at, ..Account::default() };
-        for (hours, fresh) in
-            [(0, [true, true]), (1, [true, false]), (23, [true, false]), (24, [false, false])]
-        {
-            let now = Timestamp(0).plus_seconds(hours * 3_600);
-            assert_eq!([is_fresh(&with_handle, now), is_fresh(&without, now)], fresh, "{hours}");
-            assert!(!is_fresh(&cleared, now) && !is_fresh(&Account::default(), now));
-        }
-    }
 }
