@@ -114,7 +114,7 @@ pub(super) async fn of_accounts(
     let (tenant, keeps) = (state.tenant().clone(), state.dry_run().is_none());
     let pay = |handle: &Handle| budget.as_ref().is_none_or(|budget| budget.pay(&tenant, handle));
     let started = Instant::now();
-    let Handles { verified, failed } = people.complete(stored, pay, max_wait, keeps).await;
+    let Handles { verified, failed, .. } = people.complete(stored, pay, max_wait, keeps).await;
     state.outbound.charge(0, started.elapsed());
     if let [(did, error), ..] = &failed[..]
         && failed.len() == dids.len()
