@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use belvedere_standins::dns::Dns;
 use belvedere_standins::upstream::{Upstream, respond};
-use belvedere_storage::store::testing::{TestDb, add_account, both};
+use belvedere_storage::store::testing::{add_account, both};
 use belvedere_web::net::{Client, OutboundPolicy, install_tls_provider};
 use serde_json::json;
 use url::Url;
@@ -22,9 +22,7 @@ fn a_handle_counts_for_a_day_and_its_absence_for_an_hour() {
         Account { handle: Some("a.example".to_owned()), pds: pds.clone(), known_at, is_hidden: false };
     let without = Account { pds, known_at, ..Account::default() };
     let cleared = Account { known_at, ..Account::default() };
-    for (hours, fresh) in
-        [(0, [true, true]), (1, [true, false]), (23, [true, false]), (24, [false, false])]
-    {
+    for (hours, fresh) in [(0, [true, true]), (1, [true, false]), (23, [true, false]), (24, [false, false])] {
         let now = Timestamp(0).plus_seconds(hours * 3_600);
         assert_eq!([is_fresh(&with_handle, now), is_fresh(&without, now)], fresh, "{hours}");
         assert!(!is_fresh(&cleared, now) && !is_fresh(&Account::default(), now));
@@ -54,9 +52,9 @@ fn people(db: &Db, directory: &Upstream, dns_server: SocketAddr) -> People {
 async fn a_handle_is_kept_whose_document_was_invalidated_meanwhile() {
     let (directory, dns, alice) = (directory().await, Dns::start().await, Did::try_from(ALICE).unwrap());
     dns.txt(&format!("_atproto.{HANDLE}"), &format!("did={ALICE}"));
-    for TestDb { db, .. } in &both().await {
-        add_account(db, &alice).await;
-        let people = people(db, &directory, dns.address);
+    for db in both().await {
+        add_account(&db, &alice).await;
+        let people = people(&db, &directory, dns.address);
         // Called between the fetch of the document and the question to the domain.
         let invalidate = |_: &Handle| {
             let (resolver, runtime) = (people.resolver.clone(), tokio::runtime::Handle::current());
