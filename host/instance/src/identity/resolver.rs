@@ -91,7 +91,7 @@ struct Inner {
 #[derive(Clone)]
 struct Entry {
     resolved: Resolved,
-    /// The time before the fetch: a document may have changed while it was on its way.
+    /// The time before the fetch: a document may change while it is sent.
     fetched_at: Timestamp,
     /// The time and the error of the last failed attempt to fetch a newer document.
     failure: Option<(Timestamp, IdentityError)>,
