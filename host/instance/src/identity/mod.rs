@@ -16,7 +16,7 @@ use std::time::Duration;
 pub use self::batch::Handles;
 pub use self::document::DidDocument;
 pub use self::handles::HandleError;
-pub use self::resolver::{MIN_REFRESH_SECONDS, Resolver};
+pub use self::resolver::{CHANGE_TIME, MIN_REFRESH_SECONDS, Resolver};
 use belvedere_web::fair_share::Full;
 use belvedere_web::net::NetError;
 

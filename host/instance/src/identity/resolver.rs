@@ -44,8 +44,9 @@ const CACHE_TIME_FAILED: Duration = Duration::from_secs(5);
 /// one.
 const PDS_TIME: Duration = Duration::from_hours(24);
 
-/// Maximum time for which a look-up may be in progress when its document changes: longer than a fetch may take.
-const CHANGE_TIME: Duration = Duration::from_mins(1);
+/// Maximum time for which a look-up may be in progress when its document changes, longer than a fetch may take, or something may be
+/// remembered that was verified with a document.
+pub const CHANGE_TIME: Duration = Duration::from_mins(1);
 
 /// Fetches of one look-up, if the document changes during each.
 const MAX_FETCHES: u32 = 3;
@@ -243,6 +244,12 @@ impl Resolver {
         self.inner.changes.insert(did.clone(), change).await;
         self.inner.cache.invalidate(did).await;
         self.inner.pds.invalidate(did).await;
+    }
+
+    /// The number of the last change of a document that was announced within [`CHANGE_TIME`], for those who remember what they did with
+    /// the document.
+    pub async fn last_change(&self, did: &Did) -> Option<u64> {
+        self.inner.changes.get(did).await
     }
 
     /// Lets a cached document expire.

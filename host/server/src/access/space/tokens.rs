@@ -7,6 +7,7 @@ use http::header::AUTHORIZATION;
 use super::super::authorization;
 use super::super::{Access, Sender};
 use super::error::SpaceTokenError;
+use super::verified::Verified;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::spaces::{Delegate, Presented};
 use belvedere_protocol::atproto::Did;
@@ -35,9 +36,12 @@ pub(super) async fn verify_credential(
     headers: &HeaderMap,
     token: &str,
 ) -> Result<Presented, SpaceTokenError> {
-    let now = access.core.clock.now();
-    let (verified, lines) = (&access.verified_credentials, Lines::of(headers));
-    if let Some(credential) = verified.credential(token, now) {
+    let (now, resolver) = (access.core.clock.now(), &access.core.resolver);
+    let lines = Lines::of(headers);
+    if let Some(Verified { credential, issuer_change, .. }) =
+        access.verified_credentials.credential(token, now)
+        && resolver.last_change(&credential.space.did).await == issuer_change
+    {
         prove(access, &lines, &credential.binding, now)?;
         return Ok(presented(credential, lines.audience()?));
     }
@@ -45,6 +49,8 @@ pub(super) async fn verify_credential(
     prove(access, &lines, parsed.binding(), now)?;
     let audience = lines.audience()?;
     let (space, key_id) = (parsed.space(), parsed.key_id());
+    // Before the key is looked up: what changes meanwhile ends what is remembered.
+    let issuer_change = resolver.last_change(&space.did).await;
     let credential = match access.spaces.credential_key(space).await? {
         Some(key) if key_id == KeyId::AtprotoSpace => parsed.verify(&key, now)?,
         Some(_) => return Err(TokenError::KeyId.into()),
@@ -52,7 +58,8 @@ pub(super) async fn verify_credential(
             verify_with_document(access, sender, (&space.did, key_id), |key| parsed.verify(key, now)).await?
         }
     };
-    verified.remember(token, &credential, now);
+    let verified = Verified { credential: credential.clone(), verified_at: now, issuer_change };
+    access.verified_credentials.remember(token, verified);
     Ok(presented(credential, audience))
 }
 

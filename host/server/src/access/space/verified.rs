@@ -7,20 +7,35 @@ use moka::sync::Cache;
 
 use super::tokens::Lines;
 use belvedere_base::clock::Timestamp;
+use belvedere_instance::identity::CHANGE_TIME;
 use belvedere_protocol::crypto::sha256;
 use belvedere_protocol::spaces::r10::token::Credential;
 
 /// Entries of each kind. One has some 500 bytes.
 const MAX_ENTRIES: u64 = 20_000;
 
-/// The time for which a verified credential is accepted, also if its issuer has another key by then.
+/// The time for which a verified credential is accepted, also if its issuer has another key by then and no event said so.
 const SECONDS: i64 = 60;
+
+const _: () =
+    assert!(SECONDS.unsigned_abs() <= CHANGE_TIME.as_secs(), "changes are known as long as credentials");
 
 /// The credentials and proofs that were verified lately, by the SHA-256 of their text.
 #[derive(Debug)]
 pub struct VerifiedCredentials {
-    credentials: Cache<[u8; 32], (Credential, Timestamp)>,
+    credentials: Cache<[u8; 32], Verified>,
     proofs: Cache<[u8; 32], Timestamp>,
+}
+
+/// A credential that was verified.
+#[derive(Clone, Debug)]
+pub(super) struct Verified {
+    pub(super) credential: Credential,
+    pub(super) verified_at: Timestamp,
+    /// The last change of its issuer's document before that ([`Resolver::last_change`]).
+    ///
+    /// [`Resolver::last_change`]: belvedere_instance::identity::Resolver::last_change
+    pub(super) issuer_change: Option<u64>,
 }
 
 impl Default for VerifiedCredentials {
@@ -35,13 +50,13 @@ impl Default for VerifiedCredentials {
 
 impl VerifiedCredentials {
     /// A credential that was verified, and has not expired.
-    pub(super) fn credential(&self, token: &str, now: Timestamp) -> Option<Credential> {
-        let (credential, verified_at) = self.credentials.get(&sha256(token.as_bytes()))?;
-        (is_recent(verified_at, now) && credential.is_current(now)).then_some(credential)
+    pub(super) fn credential(&self, token: &str, now: Timestamp) -> Option<Verified> {
+        let verified = self.credentials.get(&sha256(token.as_bytes()))?;
+        (is_recent(verified.verified_at, now) && verified.credential.is_current(now)).then_some(verified)
     }
 
-    pub(super) fn remember(&self, token: &str, credential: &Credential, now: Timestamp) {
-        self.credentials.insert(sha256(token.as_bytes()), (credential.clone(), now));
+    pub(super) fn remember(&self, token: &str, verified: Verified) {
+        self.credentials.insert(sha256(token.as_bytes()), verified);
     }
 
     /// Verifies a proof that was not verified before. One that names its own end is verified each time.
@@ -80,19 +95,20 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_000_000_000);
 
-    fn credential(expires_at: i64) -> Credential {
+    fn verified(expires_at: i64) -> Verified {
         let key = PrivateKey::generate(Algorithm::Es256, &Random::seeded(1));
         let space = "at://did:plc:abc/space/com.example.group/main".parse().unwrap();
         let times = Times { issued_at: NOW.as_seconds(), expires_at };
-        Credential { space, binding: Binding::Key(key.public()), times, jti: "1".into() }
+        let credential = Credential { space, binding: Binding::Key(key.public()), times, jti: "1".into() };
+        Verified { credential, verified_at: NOW, issuer_change: None }
     }
 
     #[test]
     fn a_credential_is_remembered_for_a_minute_and_as_long_as_it_is_valid() {
-        let verified = VerifiedCredentials::default();
-        let known = |token, seconds| verified.credential(token, NOW.plus_seconds(seconds)).is_some();
-        verified.remember("long", &credential(NOW.as_seconds() + 600), NOW);
-        verified.remember("short", &credential(NOW.as_seconds() + 20), NOW);
+        let remembered = VerifiedCredentials::default();
+        let known = |token, seconds| remembered.credential(token, NOW.plus_seconds(seconds)).is_some();
+        remembered.remember("long", verified(NOW.as_seconds() + 600));
+        remembered.remember("short", verified(NOW.as_seconds() + 20));
         assert!(known("long", 59) && known("short", 19) && !known("other", 0));
         assert!(!known("long", 60), "the key of its issuer is looked up again");
         assert!(!known("short", 59), "it has expired");

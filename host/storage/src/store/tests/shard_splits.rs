@@ -2,6 +2,7 @@
 //! names no cluster.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use belvedere_standins::citus::Cluster;
 use serde_json::json;
@@ -270,8 +271,8 @@ async fn a_split_loses_nothing_and_hides_nothing() {
     cluster.remove().await;
 }
 
-/// A write that has not ended on the node holds a split up until it gives up, and is neither lost nor left behind. An index that is
-/// built holds it up too.
+/// A write that has not ended on the node holds a split up until it gives up, and is neither lost nor left behind. A read there does
+/// that too, and so does an index that is built.
 #[tokio::test]
 async fn a_split_waits_for_what_has_not_ended() {
     let Some(cluster) = Cluster::create("belvedere_test_split_waits").await else { return };
@@ -295,7 +296,13 @@ async fn a_split_waits_for_what_has_not_ended() {
     let table =
         format!("SELECT shardid FROM pg_dist_shard WHERE logicalrelid = 'records_{number:02}'::regclass");
     let shard: i64 = sqlx::query_scalar(AssertSqlSafe(table)).fetch_one(&mut on_node).await.unwrap();
+    let read = format!("BEGIN; SELECT count(*) FROM records_{number:02}_{shard}");
+    sqlx::raw_sql(AssertSqlSafe(read)).execute(&mut on_node).await.unwrap();
+    let split = tokio::time::timeout(Duration::from_secs(60), shards::split(&db, number)).await;
+    assert!(split.expect("its time limit is that of the node too").is_err());
+    assert_eq!(contents(&db, &[LARGE, &small]).await, expected, "nothing has changed");
     for sql in [
+        "COMMIT",
         "SET citus.enable_manual_changes_to_shards = on",
         "BEGIN",
         &format!(
