@@ -58,7 +58,7 @@ pub(super) async fn verify_credential(
             verify_with_document(access, sender, (&space.did, key_id), |key| parsed.verify(key, now)).await?
         }
     };
-    let verified = Verified { credential: credential.clone(), verified_at: now, issuer_change };
+    let verified = Verified { credential: credential.clone(), at: now, issuer_change };
     access.verified_credentials.remember(token, verified);
     Ok(presented(credential, audience))
 }

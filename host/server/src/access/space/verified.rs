@@ -31,7 +31,7 @@ pub struct VerifiedCredentials {
 #[derive(Clone, Debug)]
 pub(super) struct Verified {
     pub(super) credential: Credential,
-    pub(super) verified_at: Timestamp,
+    pub(super) at: Timestamp,
     /// The last change of its issuer's document before that ([`Resolver::last_change`]).
     ///
     /// [`Resolver::last_change`]: belvedere_instance::identity::Resolver::last_change
@@ -52,7 +52,7 @@ impl VerifiedCredentials {
     /// A credential that was verified, and has not expired.
     pub(super) fn credential(&self, token: &str, now: Timestamp) -> Option<Verified> {
         let verified = self.credentials.get(&sha256(token.as_bytes()))?;
-        (is_recent(verified.verified_at, now) && verified.credential.is_current(now)).then_some(verified)
+        (is_recent(verified.at, now) && verified.credential.is_current(now)).then_some(verified)
     }
 
     pub(super) fn remember(&self, token: &str, verified: Verified) {
@@ -100,7 +100,7 @@ mod tests {
         let space = "at://did:plc:abc/space/com.example.group/main".parse().unwrap();
         let times = Times { issued_at: NOW.as_seconds(), expires_at };
         let credential = Credential { space, binding: Binding::Key(key.public()), times, jti: "1".into() };
-        Verified { credential, verified_at: NOW, issuer_change: None }
+        Verified { credential, at: NOW, issuer_change: None }
     }
 
     #[test]
