@@ -298,7 +298,7 @@ async fn a_split_waits_for_what_has_not_ended() {
     let shard: i64 = sqlx::query_scalar(AssertSqlSafe(table)).fetch_one(&mut on_node).await.unwrap();
     let read = format!("BEGIN; SELECT count(*) FROM records_{number:02}_{shard}");
     sqlx::raw_sql(AssertSqlSafe(read)).execute(&mut on_node).await.unwrap();
-    let split = tokio::time::timeout(Duration::from_secs(60), shards::split(&db, number)).await;
+    let split = tokio::time::timeout(Duration::from_mins(1), shards::split(&db, number)).await;
     assert!(split.expect("its time limit is that of the node too").is_err());
     assert_eq!(contents(&db, &[LARGE, &small]).await, expected, "nothing has changed");
     for sql in [
