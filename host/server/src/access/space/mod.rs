@@ -3,6 +3,7 @@
 
 mod attestation;
 mod error;
+mod lines;
 mod tokens;
 mod verified;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use moka::sync::Cache;
 
-use super::tokens::Lines;
+use super::lines::Lines;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::identity::CHANGE_TIME;
 use belvedere_protocol::crypto::sha256;
