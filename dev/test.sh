@@ -47,6 +47,10 @@ MIGRATE_WITH=$CARGO_TARGET_DIR/debug/belvedere tests/support/postgres.sh run car
 finish
 [ "$passed" = 0 ] || exit "$passed"
 
+say "load tests with few records, on both databases: they still run"
+for database in sqlite postgres; do
+    tests/support/postgres.sh run cargo test --workspace --quiet --bench load -- "$database" --records 10000 --seconds 1 || passed=$?
+done
 say "network tests with a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
 tests/support/postgres.sh run cargo test --workspace --test network -- --show-output || passed=$?
 say "example apps, each with a server and its stand-in network"

@@ -18,6 +18,8 @@ const TRANSACTION: usize = 8000;
 const STATEMENT: usize = 200;
 /// The number of repos that the records are spread over, the same as in the stream.
 pub const REPOS: usize = 1000;
+/// The places of a reference in its record, as the server stores them.
+const PATHS: &str = "subject.uri";
 
 /// Runs [`insert`] in a separate process on an empty database. Returns rows per CPU-second, including the CPU time of a
 /// database server.
@@ -92,7 +94,7 @@ async fn sqlite(url: &str, rows: &[Row]) -> anyhow::Result<()> {
         .pragma("cache_size", "-32768")
         .connect()
         .await?;
-    let sql = format!("INSERT INTO collections VALUES (1, '{COLLECTION}')");
+    let sql = format!("INSERT INTO collections (id, nsid) VALUES (1, '{COLLECTION}')");
     connection.execute(AssertSqlSafe(sql)).await?;
     for repo in 0..REPOS {
         let sql = format!("INSERT INTO dids (id, did) VALUES ({}, '{}')", repo + 1, synthetic_did(repo));
@@ -101,17 +103,24 @@ async fn sqlite(url: &str, rows: &[Row]) -> anyhow::Result<()> {
     for batch in rows.chunks(TRANSACTION) {
         let mut transaction = connection.begin().await?;
         for part in batch.chunks(STATEMENT) {
-            let sql = format!("INSERT INTO records VALUES {}", tuples(part.len(), 10));
+            let sql = format!(
+                "INSERT INTO records (id, collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record) \
+                 VALUES {}",
+                tuples(part.len(), 10)
+            );
             let mut records = sqlx::query(AssertSqlSafe(sql));
             for row in part {
                 records = records.bind(row.id).bind(1_i64).bind(row.did).bind(&row.rkey).bind(&row.cid);
                 records = records.bind(1_i64).bind(row.id).bind(row.id).bind(row.id).bind(&row.record);
             }
             records.execute(&mut *transaction).await?;
-            let sql = format!("INSERT INTO record_refs VALUES {}", tuples(part.len(), 3));
+            let sql = format!(
+                "INSERT INTO record_refs (target, collection_id, record_id, did_id, paths) VALUES {}",
+                tuples(part.len(), 5)
+            );
             let mut refs = sqlx::query(AssertSqlSafe(sql));
             for row in part {
-                refs = refs.bind(&row.target).bind(1_i64).bind(row.id);
+                refs = refs.bind(&row.target).bind(1_i64).bind(row.id).bind(row.did).bind(PATHS);
             }
             refs.execute(&mut *transaction).await?;
         }
@@ -129,13 +138,13 @@ const INSERT_RECORDS: &str = " \
      SELECT u.id, 1, u.did, u.rkey, u.cid, TRUE, u.id, u.id, u.id, u.record::jsonb, u.record \
      FROM UNNEST($1::bigint[], $2::bigint[], $3::text[], $4::bytea[], $5::text[]) AS u (id, did, rkey, cid, record)";
 
-const INSERT_REFS: &str = " (target, collection_id, record_id) \
-     SELECT u.target, 1, u.id FROM UNNEST($1::text[], $2::bigint[]) AS u (target, id)";
+const INSERT_REFS: &str = " (target, collection_id, record_id, did_id, paths) \
+     SELECT u.target, 1, u.id, u.did, $4 FROM UNNEST($1::text[], $2::bigint[], $3::bigint[]) AS u (target, id, did)";
 
 async fn postgres(url: &str, rows: &[Row]) -> anyhow::Result<()> {
     let options: sqlx::postgres::PgConnectOptions = url.parse()?;
     let mut connection = options.connect().await?;
-    let sql = format!("INSERT INTO collections VALUES (1, '{COLLECTION}')");
+    let sql = format!("INSERT INTO collections (id, nsid) VALUES (1, '{COLLECTION}')");
     connection.execute(AssertSqlSafe(sql)).await?;
     sqlx::query("INSERT INTO dids (id, did) SELECT * FROM UNNEST($1::bigint[], $2::text[])")
         .bind((1..=REPOS as i64).collect::<Vec<i64>>())
@@ -147,18 +156,19 @@ async fn postgres(url: &str, rows: &[Row]) -> anyhow::Result<()> {
     let insert_refs: Arc<str> = format!("INSERT INTO record_refs_{partition}{INSERT_REFS}").into();
     for batch in rows.chunks(TRANSACTION) {
         let ids: Vec<i64> = batch.iter().map(|r| r.id).collect();
+        let dids: Vec<i64> = batch.iter().map(|r| r.did).collect();
         let texts = |f: fn(&Row) -> &String| batch.iter().map(|r| f(r).as_str()).collect::<Vec<&str>>();
         let mut transaction = connection.begin().await?;
         sqlx::query(AssertSqlSafe(Arc::clone(&insert_records)))
             .bind(&ids)
-            .bind(batch.iter().map(|r| r.did).collect::<Vec<i64>>())
+            .bind(&dids)
             .bind(texts(|r| &r.rkey))
             .bind(batch.iter().map(|r| r.cid.as_slice()).collect::<Vec<&[u8]>>())
             .bind(texts(|r| &r.record))
             .execute(&mut *transaction)
             .await?;
         let refs = sqlx::query(AssertSqlSafe(Arc::clone(&insert_refs)));
-        refs.bind(texts(|r| &r.target)).bind(&ids).execute(&mut *transaction).await?;
+        refs.bind(texts(|r| &r.target)).bind(&ids).bind(&dids).bind(PATHS).execute(&mut *transaction).await?;
         transaction.commit().await?;
     }
     connection.close().await.context("closing")
