@@ -5,15 +5,16 @@
 //! repeated: the server may have committed it before the connection was lost.
 //!
 //! A read on another server (a replica, or a node with shards) that fails, or waits for one that is not used any more, runs on the primary.
+//! There a statement is given up that waits for a node which is lost.
 
+use std::fmt;
+use std::future::pending;
 use std::ops::DerefMut;
-use std::{fmt, io};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use sqlx::error::BoxDynError;
 use sqlx::{Connection, Database, Either, Execute, Executor, SqlStr};
-use tokio_util::sync::CancellationToken;
 
 use super::lost::is_lost;
 
@@ -31,9 +32,10 @@ pub(super) trait ConnectionPool: Send + Sync {
         self.acquire()
     }
 
-    /// Cancelled when the server of a connection must not be waited for any longer; `None` for the primary.
-    fn abandoned(_lent: &Self::Guard<'_>) -> Option<CancellationToken> {
-        None
+    /// Ends when the statement that runs on a connection must not be waited for any longer, with the error for its caller. By default
+    /// never.
+    fn given_up(_lent: &Self::Guard<'_>) -> impl Future<Output = sqlx::Error> + Send + use<Self> {
+        pending()
     }
 
     /// Called after a statement has succeeded and all its rows were read.
@@ -63,20 +65,15 @@ pub(super) enum Remedy {
     Primary,
 }
 
-/// Waits for a statement until its server is abandoned.
-async fn unless_abandoned<T>(
-    abandoned: Option<CancellationToken>,
+/// Waits for a statement until it is given up.
+async fn unless_given_up<T>(
+    given_up: impl Future<Output = sqlx::Error>,
     statement: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {
-    match abandoned {
-        None => statement.await,
-        Some(abandoned) => match abandoned.run_until_cancelled(statement).await {
-            Some(result) => result,
-            None => Err(sqlx::Error::Io(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "the server is not used any more",
-            ))),
-        },
+    tokio::select! {
+        biased;
+        result = statement => result,
+        error = given_up => Err(error),
     }
 }
 
@@ -159,9 +156,9 @@ macro_rules! run {
             let mut second = repeat.then(|| $statement.copy());
             let mut acquired = pool.acquire().await?;
             loop {
-                let abandoned = L::abandoned(&acquired);
+                let given_up = L::given_up(&acquired);
                 let $connection = &mut *acquired;
-                match unless_abandoned(abandoned, async { $body }).await {
+                match unless_given_up(given_up, async { $body }).await {
                     Ok(value) => {
                         L::release(acquired);
                         return Ok(value);

@@ -45,10 +45,16 @@ pub(super) fn is_lost(error: &sqlx::Error) -> bool {
             .is_some_and(|(code, severity)| severity != PgSeverity::Error && code != CANNOT_CONNECT)
 }
 
-/// The node of a shard is known to be lost, so that a read of it was not sent anywhere.
+/// The node of a shard is known to be lost, so that a statement was not sent anywhere, or was given up.
 #[derive(Debug, thiserror::Error)]
 #[error("the node of these records is lost")]
 pub(super) struct NodeLost;
+
+impl From<NodeLost> for sqlx::Error {
+    fn from(lost: NodeLost) -> Self {
+        Self::Configuration(Box::new(lost))
+    }
+}
 
 /// Whether a node of the cluster is lost: this host knows it, or the server has lost its connection to the node. The connection to
 /// the server itself is well.

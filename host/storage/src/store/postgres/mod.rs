@@ -1,5 +1,6 @@
 //! Opens PostgreSQL and owns its connection pools: the PostgreSQL variant of [`super::Db`].
 
+mod lent_connection;
 pub mod nodes;
 mod read_pools;
 pub mod replicas;
@@ -8,7 +9,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, PgTransaction};
 
@@ -17,7 +17,7 @@ use self::read_pools::{PoolSizes, ReadPools};
 use self::replicas::Replicas;
 use super::StoreError;
 use super::dedicated_connection::DedicatedConnection;
-use super::executor::{ConnectionPool, Statements};
+use super::executor::{ConnectionPool as _, Statements};
 use super::fence::Fence;
 use super::fields::FieldUsage;
 use super::intern::Interner;
@@ -209,23 +209,6 @@ pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, StoreError>
             // Compilation takes longer than it saves for a statement of a tenth of a millisecond.
             ("jit", "off"),
         ]))
-}
-
-impl ConnectionPool for Postgres {
-    type Connection = PgConnection;
-    type Guard<'a> = PoolConnection<sqlx::Postgres>;
-
-    async fn acquire(&self) -> Result<Self::Guard<'_>, sqlx::Error> {
-        self.pool.acquire().await
-    }
-
-    fn release(acquired: Self::Guard<'_>) {
-        drop(acquired);
-    }
-
-    fn lost(&self) {
-        self.losses.record();
-    }
 }
 
 impl Statements<'_, Postgres> {

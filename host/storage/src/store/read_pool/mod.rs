@@ -14,6 +14,8 @@ pub(super) mod position;
 mod probe;
 mod service;
 
+use std::future::pending;
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -310,13 +312,19 @@ impl<C: Poolable> ConnectionPool for ReadPool<C> {
 
     async fn acquire_primary(&self) -> Result<Self::Guard<'_>, sqlx::Error> {
         if self.other_server.as_ref().is_some_and(|other| other.service.is_lost()) {
-            return Err(sqlx::Error::Configuration(Box::new(NodeLost)));
+            return Err(NodeLost.into());
         }
         self.primary().get().await
     }
 
-    fn abandoned(acquired: &Self::Guard<'_>) -> Option<CancellationToken> {
-        acquired.abandoned.clone()
+    /// A server that is not used any more is not waited for.
+    fn given_up(acquired: &Self::Guard<'_>) -> impl Future<Output = sqlx::Error> + Send + use<C> {
+        let abandoned = acquired.abandoned.clone();
+        async move {
+            let Some(abandoned) = abandoned else { return pending().await };
+            abandoned.cancelled().await;
+            io::Error::new(io::ErrorKind::TimedOut, "the server is not used any more").into()
+        }
     }
 
     fn release(acquired: Self::Guard<'_>) {

@@ -3,7 +3,8 @@
 //!
 //! A node knows where all shards are, so it answers a statement wherever its shard is, and where a read is sent decides only how long it
 //! takes. Reads go to the coordinator while a node is not used, or has just lost the shard and this host does not know yet. Those of a node that
-//! the coordinator can't reach either fail at once, or they would take the places of others until they fail there.
+//! the coordinator can't reach either fail at once, or they would take the places of others until they fail there; other statements of the coordinator
+//! are given up while a node is lost ([`lent_connection`](super::lent_connection)).
 
 mod node;
 mod script_tables;
@@ -17,6 +18,8 @@ use std::time::Duration;
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::sync::CancellationToken;
 
+#[cfg(test)]
+use self::node::Address;
 use self::node::Node;
 use self::script_tables::Login;
 use self::watch::Watch;
@@ -62,6 +65,11 @@ impl Nodes {
         self.read(|known| known.of_shards.get(&shard).cloned())
     }
 
+    /// Whether neither this host nor the coordinator can reach one of them.
+    pub(super) fn have_lost(&self) -> bool {
+        self.read(|known| known.all.iter().any(|node| node.service.is_lost()))
+    }
+
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
         // It is replaced as a whole.
         read(&self.known.read().unwrap_or_else(PoisonError::into_inner))
@@ -82,6 +90,21 @@ impl Nodes {
         for node in self.read(|known| known.all.clone()) {
             node.close().await;
         }
+    }
+}
+
+#[cfg(test)]
+impl Nodes {
+    /// One node, which is never asked.
+    pub(super) fn with_one(db: &Postgres, url: &str) -> Self {
+        let this = Self::new(url, &db.pool.connect_options());
+        let address = Address { group: 1, host: "127.0.0.1".to_owned(), port: 5432 };
+        this.replace(Known { all: vec![Arc::new(Node::new(db, address))], ..Known::default() });
+        this
+    }
+
+    pub(super) fn set_lost(&self, is_lost: bool) {
+        self.read(|known| known.all.iter().for_each(|node| node.service.set_lost(is_lost)));
     }
 }
 

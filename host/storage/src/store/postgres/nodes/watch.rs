@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::node::{Address, Node};
 use super::{Known, LOCATE_EVERY, Nodes, script_tables, views};
+use crate::store::lost::is_of_node;
 use crate::store::partitions::{Partition, shard_numbers};
 use crate::store::postgres::Postgres;
 use crate::store::read_pool::position::Position;
@@ -135,6 +136,8 @@ async fn reaches(coordinator: &Postgres, Address { host, port, .. }: &Address) -
     let query = sqlx::query_scalar(sql).bind(host).bind(i32::from(*port));
     match tokio::time::timeout(COORDINATOR_TIMEOUT, query.fetch_one(coordinator.reader())).await {
         Ok(Ok(reaches)) => reaches,
+        // It was given up.
+        Ok(Err(error)) if is_of_node(&error) => false,
         Ok(Err(error)) => {
             tracing::debug!(%error, "the coordinator can't be asked whether it reaches a node");
             true
